@@ -82,7 +82,7 @@ Bracket bracket(const std::map<int64_t, Seen>& seen) {
 
 std::vector<int64_t> next_places(const std::map<int64_t, Seen>& seen, int64_t count, int64_t start, bool stuck) {
   start = std::clamp<int64_t>(start, 0, count - 1);
-  if (seen.empty()) return unseen(seen, {start, std::min(2 * start + 1, count - 1)});
+  if (seen.empty()) return unseen(seen, {start, std::min(4 * start + 3, count - 1)});
   const auto [ok, bad] = bracket(seen);
   if (!ok) return *bad == 0 ? std::vector<int64_t>{} : below(seen, *bad);
   if (!bad) return *ok == count - 1 ? std::vector<int64_t>{} : above(seen, *ok, count);

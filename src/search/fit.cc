@@ -13,8 +13,10 @@
 #include "src/base/bytes.h"
 #include "src/base/seconds_since.h"
 #include "src/predict/analysis.h"
+#include "src/predict/least_capacity.h"
 #include "src/search/boundary.h"
 #include "src/search/run_problem.h"
+#include "src/search/scaled_history.h"
 
 namespace gpucast::search {
 namespace {
@@ -22,6 +24,9 @@ namespace {
 constexpr int kMostRounds = 40;
 constexpr int kMostProofs = 20;
 constexpr int64_t kUsualStart = 8;  // where the command does not say a value
+constexpr int kMostGuesses = 5;     // by scaled runs, of one search
+constexpr double kNear = 0.15;      // of the card's memory: a run this near to the limit, scaled, says where to prove the answer
+constexpr int64_t kMostScale = 64;  // of a value that was run
 
 // One search on one card: for the value that is expected to run, or that runs with the requested probability.
 struct Target {
@@ -32,6 +37,10 @@ struct Target {
   std::set<int64_t> proved;  // places that ran, or ran out of memory, under the card's limit
   bool asked = false;        // in this round
   bool stuck = false;
+  bool done = false;
+  int guesses = 0, proof_guesses = 0;
+  int64_t replay_says = -1;                   // the place of the answer by replays
+  std::map<int64_t, MarkedHistory> at_limit;  // by place: runs under the card's limit
 
   Target(size_t its_card, bool confident) : card(its_card), at_confidence(confident) {}
   // Between the largest that is ok and the next that is not; 0: one of them is not known.
@@ -43,13 +52,21 @@ struct Target {
 
 // The cards of one compute capability: they share their runs.
 struct Group {
-  // Where a card's points stand.
-  size_t place_in(size_t card) const { return static_cast<size_t>(std::ranges::find(cards, card) - cards.begin()); }
+  // Of any of its cards.
+  static const FitPoint& any_of(const std::map<size_t, FitPoint>& points) { return points.begin()->second; }
 
   std::vector<size_t> cards;
-  std::string problem;                              // the script fails on these cards, whatever the value is
-  std::map<int64_t, std::vector<FitPoint>> points;  // by place, in the order of `cards`
+  std::string problem;                                   // the script fails on these cards, whatever the value is
+  std::map<int64_t, std::map<size_t, FitPoint>> points;  // by place and card
+  std::map<int64_t, MarkedHistory> histories;            // by place
 };
+
+// The memory that a card leaves to PyTorch's allocator in a run like `point`.
+int64_t allocator_bytes(const FitPoint& point, const Gpu& card, bool at_confidence) {
+  const int64_t beside = point.expected_bytes - point.peak_reserved_bytes;
+  const int64_t margin = at_confidence ? point.request_bytes - point.expected_bytes : 0;
+  return static_cast<int64_t>(card.total_memory_bytes) - beside - margin;
+}
 
 FitPoint point_of(const Run& run, int64_t value, const Vary& vary) {
   FitPoint point;
@@ -116,6 +133,7 @@ class FitSearch {
     for (int round = 0; round < kMostRounds && look(wanted()); ++round) check_that_it_matters();
     for (int round = 0; round < kMostProofs && prove(); ++round) {
     }
+    look_at_next();
     Fit fit;
     fit.name = q_.vary.name;
     fit.what = q_.vary.now ? setting_text(q_.vary, *q_.vary.now) : setting_text(q_.vary, q_.values.front());
@@ -133,6 +151,8 @@ class FitSearch {
  private:
   Group& group_of(size_t card) { return groups_[compute_capability(q_.cards[card])]; }
 
+  int64_t value_at(int64_t place) const { return q_.values[static_cast<size_t>(place)]; }
+
   int64_t place_of(int64_t value) const {
     const auto at = std::ranges::upper_bound(q_.values, value);
     return std::max<int64_t>(at - q_.values.begin() - 1, 0);
@@ -144,13 +164,81 @@ class FitSearch {
     const int64_t start = place_of(q_.vary.now.value_or(kUsualStart));
     for (Target& target : targets_) {
       if (!group_of(target.card).problem.empty()) continue;
-      // The lower answer is looked for when the other one is known: most of its places are.
-      if (target.at_confidence && !next_of(targets_[2 * target.card], start).empty()) continue;
-      const std::vector<int64_t> places = next_of(target, start);
-      target.asked = !places.empty();
+      std::vector<int64_t> places;
+      if (const auto guess = guessed(target)) {
+        places = target.at_confidence ? settled(target, *guess) : near(target, *guess);
+      } else if (!target.done &&
+                 (!target.at_confidence || targets_[2 * target.card].done || next_of(targets_[2 * target.card], start).empty())) {
+        // The lower answer is looked for when the other one is known: most of its places are.
+        places = next_of(target, start);
+        target.asked = !places.empty();
+      }
       out[&group_of(target.card)].insert(places.begin(), places.end());
     }
     return out;
+  }
+
+  // The expected answer is proved by runs under the limit. Here a run near it is enough: it says which runs those are.
+  std::vector<int64_t> near(Target& target, int64_t guess) const {
+    const auto limit = static_cast<double>(q_.cards[target.card].total_memory_bytes);
+    const bool has_ok = bracket(target.seen).ok.has_value();
+    target.done = has_ok && std::ranges::any_of(target.seen,
+                                                [&](const auto& at) { return std::abs(at.second.over.value_or(limit)) < kNear * limit; });
+    if (target.done || target.seen.contains(guess)) return {};
+    ++target.guesses;
+    return {guess};
+  }
+
+  // The answer with the requested probability is a run that is ok, where the next value is not if that run is scaled.
+  std::vector<int64_t> settled(Target& target, int64_t guess) const {
+    target.done = target.seen.contains(guess);
+    if (target.done) return {};
+    ++target.guesses;
+    return {guess};
+  }
+
+  // The largest place that fits if the run nearest to the limit is scaled. Unset: there are no two runs of the same form, nothing fits, or
+  // guesses have not helped.
+  std::optional<int64_t> guessed(const Target& target) {
+    return target.done || target.guesses == kMostGuesses ? std::nullopt : guessed_at_all(target);
+  }
+
+  std::optional<int64_t> guessed_at_all(const Target& target) {
+    const Group& group = group_of(target.card);
+    std::vector<int64_t> known;
+    for (const auto& [place, history] : group.histories) {
+      if (target.seen.contains(place) && target.seen.at(place).over) known.push_back(place);
+    }
+    if (known.empty()) return std::nullopt;
+    const int64_t base = *std::ranges::min_element(known, {}, [&](int64_t place) { return std::abs(*target.seen.at(place).over); });
+    return guessed_from(target, base, group.histories.at(base));
+  }
+
+  std::optional<int64_t> guessed_from(const Target& target, int64_t base, const MarkedHistory& run) {
+    const Group& group = group_of(target.card);
+    const Gpu& card = q_.cards[target.card];
+    // Growth since the nearest run that is not a neighbour. Two neighbours would say little.
+    std::vector<double> growth;
+    int64_t nearest = 0;
+    for (const auto& [place, history] : group.histories) {
+      const int64_t distance = std::abs(value_at(place) - value_at(base));
+      if (distance * 5 < value_at(base) || (nearest > 0 && distance >= nearest)) continue;
+      std::vector<double> between = growth_bytes(run, value_at(base), history, value_at(place));
+      if (between.empty()) continue;
+      growth = std::move(between);
+      nearest = distance;
+    }
+    if (growth.empty()) return std::nullopt;
+    const int64_t capacity = allocator_bytes(group.points.at(base).at(target.card), card, target.at_confidence);
+    const auto [known_ok, known_bad] = bracket(target.seen);
+    int64_t ok = known_ok.value_or(-1), bad = known_bad.value_or(static_cast<int64_t>(q_.values.size()));
+    bad = std::min(bad, place_of(value_at(base) * kMostScale) + 1);
+    while (bad > ok + 1) {
+      const int64_t middle = ok + (bad - ok) / 2;
+      const History history = scaled(run, growth, value_at(middle) - value_at(base));
+      (runs_at(history, capacity, static_cast<int64_t>(card.total_memory_bytes)).runs ? ok : bad) = middle;
+    }
+    return ok < 0 ? std::nullopt : std::optional(ok);
   }
 
   std::vector<int64_t> next_of(const Target& target, int64_t start) const {
@@ -163,7 +251,7 @@ class FitSearch {
     std::vector<std::pair<Group*, int64_t>> asked;
     for (const auto& [group, of_group] : places) {
       for (const int64_t place : of_group) {
-        RunSpec spec = q_.with(q_.spec, q_.values[static_cast<size_t>(place)]);
+        RunSpec spec = q_.with(q_.spec, value_at(place));
         spec.gpu = q_.cards[group->cards.front()].id;
         specs.push_back(std::move(spec));
         asked.emplace_back(group, place);
@@ -181,12 +269,10 @@ class FitSearch {
   bool prove() {
     std::vector<RunSpec> specs;
     std::vector<std::pair<Target*, int64_t>> asked;
-    std::map<Group*, std::set<int64_t>> places;
     for (size_t i = 0; i < targets_.size(); i += 2) {
       Target& target = targets_[i];
       for (const int64_t place : unproved(target)) {
-        if (!target.seen.contains(place)) places[&group_of(target.card)].insert(place);
-        RunSpec spec = q_.with(q_.spec, q_.values[static_cast<size_t>(place)]);
+        RunSpec spec = q_.with(q_.spec, value_at(place));
         spec.gpu = q_.cards[target.card].id;
         spec.enforce_capacity = true;
         specs.push_back(std::move(spec));
@@ -194,38 +280,100 @@ class FitSearch {
       }
     }
     if (specs.empty()) return false;
-    (void)look(places);
     const std::vector<Run> done = runs_->run(specs);
     for (size_t i = 0; i < done.size(); ++i) take_proof(done[i], asked[i].first, asked[i].second);
     return true;
   }
 
-  // The answer's place and the next one, if they are not proved yet; where an answer has moved, a place on the way to the new one.
-  std::vector<int64_t> unproved(const Target& target) const {
+  // The answer's place and the next one, if they are not proved yet; before they are known, places on the way to them.
+  std::vector<int64_t> unproved(Target& target) {
     const auto [ok, bad] = bracket(target.seen);
-    std::vector<int64_t> out;
-    if (!ok) return out;
     const auto last = static_cast<int64_t>(q_.values.size()) - 1;
-    if (!bad && *ok < last) return {std::min(*ok + (int64_t{1} << target.proved.size()), last)};
-    if (bad && *bad > *ok + 1) return {*ok + (*bad - *ok) / 2};
-    const bool is_limit = bad && target.seen.at(*bad).over.has_value();  // not a script that fails
-    if (!target.proved.contains(*ok)) out.push_back(*ok);
-    if (is_limit && !target.proved.contains(*bad)) out.push_back(*bad);
+    if (!ok) return {};
+    std::vector<int64_t> out;
+    if (bad ? *bad > *ok + 1 : *ok < last) {
+      out = on_the_way(target, *ok, bad.value_or(last + 1));
+    } else {
+      const bool is_limit = bad && target.seen.at(*bad).over.has_value();  // not a script that fails
+      if (target.proved.empty()) target.replay_says = *ok;
+      out.push_back(*ok);
+      if (is_limit) out.push_back(*bad);
+    }
+    std::erase_if(out, [&](int64_t place) { return target.proved.contains(place); });
     return out;
+  }
+
+  // Where the last run under the limit, or else the nearest one, crosses it if it is scaled; where that does not help, by thirds.
+  std::vector<int64_t> on_the_way(Target& target, int64_t ok, int64_t bad) {
+    if (target.proof_guesses < kMostGuesses) {
+      const auto run = target.at_limit.find(ok);
+      const bool moved_up = run != target.at_limit.end();
+      const bool without = moved_up && target.proof_guesses < 2;
+      target.proof_guesses += 1 + (without ? 1 : 0);
+      const auto guess =
+          !moved_up ? guessed_at_all(target) : guessed_from(target, ok, without ? without_workspaces(run->second) : run->second);
+      if (guess) {
+        if (!moved_up) target.replay_says = *guess;
+        std::vector<int64_t> out = {*guess, *guess + 1};
+        std::erase_if(out, [&](int64_t place) { return place < ok || place >= bad; });
+        return out;
+      }
+    }
+    if (bad > static_cast<int64_t>(q_.values.size()) - 1 && !target.seen.contains(bad))
+      return {std::min(ok + (int64_t{1} << std::min<size_t>(target.proved.size(), 20)), bad - 1)};
+    const int64_t third = std::max<int64_t>((bad - ok) / 3, 1);
+    return bad == ok + 2 ? std::vector{ok + 1} : std::vector{ok + third, bad - third};
   }
 
   void take_proof(const Run& run, Target* target, int64_t place) {
     ++run_count_;
     cached_count_ += run.cached ? 1 : 0;
     target->proved.insert(place);
-    if (run.end == RunEnd::failed) return;  // not about memory: the replay's answer stays
+    const size_t card = target->card;
+    std::map<size_t, FitPoint>& points = group_of(card).points[place];
+    std::vector<std::shared_ptr<const Facts>> ranks;
+    if (run.end == RunEnd::captured) ranks = facts_of(run);
+    const bool was_seen = target->seen.contains(place);
+    if (run.end == RunEnd::failed && was_seen) return;  // not about memory: the replay's answer stays
+    if (!ranks.empty()) target->at_limit.emplace(place, marked_history(*ranks.front()));
+    if (!points.contains(card) && run.end != RunEnd::out_of_memory) points.emplace(card, judged(run, ranks, place, card));
+    if (run.end == RunEnd::failed) {
+      target->seen[place] = {};
+      return;
+    }
     const bool ran = run.end == RunEnd::captured;
-    target->seen[place].ok = ran;
-    Group& group = group_of(target->card);
-    FitPoint& point = group.points[place][group.place_in(target->card)];
-    point.runs = ran;
-    point.runs_99 = point.runs_99 && ran;
-    targets_[2 * target->card + 1].seen[place].ok = point.runs_99;
+    // The replays that refused larger values were wrong too.
+    if (ran && place > target->replay_says) {
+      std::erase_if(target->seen, [&](const auto& at) {
+        const bool refused = at.first > place && !target->proved.contains(at.first);
+        if (refused) group_of(card).points[at.first].erase(card);
+        return refused;
+      });
+    }
+    target->seen[place] = {ran, target->seen[place].over.value_or(0)};
+    if (const auto point = points.find(card); point != points.end()) {
+      point->second.runs = ran;
+      point->second.runs_99 = point->second.runs_99 && ran;
+      targets_[2 * card + 1].seen[place].ok = point->second.runs_99;
+    }
+  }
+
+  // Values that ran out of memory under the limit, and were not run without it: their need is not known.
+  void look_at_next() {
+    std::map<Group*, std::set<int64_t>> places;
+    for (size_t card = 0; card < q_.cards.size(); ++card) {
+      const auto bad = bracket(targets_[2 * card].seen).bad;
+      if (bad && !group_of(card).points[*bad].contains(card)) places[&group_of(card)].insert(*bad);
+    }
+    (void)look(places);
+  }
+
+  FitPoint judged(const Run& run, const std::vector<std::shared_ptr<const Facts>>& ranks, int64_t place, size_t card) const {
+    FitPoint point = point_of(run, value_at(place), q_.vary);
+    if (ranks.empty()) return point;
+    judge_point(ranks, q_.cards[card], q_.confidence, &point);
+    time_point(ranks, q_.cards[card], &point);
+    return point;
   }
 
   void take(const Run& run, Group* group, int64_t place) {
@@ -236,20 +384,22 @@ class FitSearch {
     if (run.end == RunEnd::captured) ranks = facts_of(run);
     if (q_.vary.kind == VaryKind::loader && !ranks.empty())
       has_no_loader_ = std::ranges::none_of(ranks.front()->trace.header.what_if, &WhatIf::acted);
+    if (!ranks.empty()) group->histories.emplace(place, marked_history(*ranks.front()));
     for (const size_t card : group->cards) {
-      FitPoint point = point_of(run, q_.values[static_cast<size_t>(place)], q_.vary);
-      if (!ranks.empty()) {
-        judge_point(ranks, q_.cards[card], q_.confidence, &point);
-        time_point(ranks, q_.cards[card], &point);
+      FitPoint point = judged(run, ranks, place, card);
+      Target &expected = targets_[2 * card], &confident = targets_[2 * card + 1];
+      if (expected.proved.contains(place)) {
+        point.runs = expected.seen[place].ok;
+        point.runs_99 = point.runs_99 && point.runs;
       }
       const auto limit = static_cast<double>(q_.cards[card].total_memory_bytes);
       const double margin = static_cast<double>(point.request_bytes - point.expected_bytes);
       const auto over = [&](double more) {
         return point.failed ? std::optional<double>() : static_cast<double>(point.need_bytes) + more - limit;
       };
-      targets_[2 * card].seen[place] = {point.runs, over(0)};
-      targets_[2 * card + 1].seen[place] = {point.runs_99, over(margin)};
-      group->points[place].push_back(std::move(point));
+      expected.seen[place] = {point.runs, over(0)};
+      confident.seen[place] = {point.runs_99, over(margin)};
+      group->points[place].insert_or_assign(card, std::move(point));
     }
   }
 
@@ -268,14 +418,14 @@ class FitSearch {
     bool any_runs = false;
     for (auto& [capability, group] : groups_) {
       if (group.points.empty()) continue;
-      const FitPoint &first = group.points.begin()->second.front(), &last = group.points.rbegin()->second.front();
-      if (std::ranges::all_of(group.points, [](const auto& at) { return at.second.front().failed; })) {
+      const FitPoint &first = Group::any_of(group.points.begin()->second), &last = Group::any_of(group.points.rbegin()->second);
+      if (std::ranges::all_of(group.points, [](const auto& at) { return Group::any_of(at.second).failed; })) {
         group.problem = first.problem;
         continue;
       }
       any_runs = true;
       const auto is_as_the_first = [&](const auto& at) {
-        const FitPoint& point = at.second.front();
+        const FitPoint& point = Group::any_of(at.second);
         return !point.failed && point.need_bytes == first.need_bytes && point.peak_allocated_bytes == first.peak_allocated_bytes;
       };
       // A small model's first two values may differ by less than its optimizer needs.
@@ -307,13 +457,14 @@ class FitSearch {
     out.capacity_bytes = q_.cards[card].total_memory_bytes;
     std::map<int64_t, size_t> index;
     for (const auto& [place, of_cards] : group.points) {
+      const auto point = of_cards.find(card);
+      if (point == of_cards.end()) continue;
       index[place] = out.points.size();
-      out.points.push_back(of_cards[group.place_in(card)]);
+      out.points.push_back(point->second);
     }
     const auto [ok, bad] = bracket(targets_[2 * card].seen);
-    const auto ok_99 = bracket(targets_[2 * card + 1].seen).ok;
     if (ok) out.largest = index[*ok];
-    if (ok_99) out.largest_99 = index[*ok_99];
+    if (const auto ok_99 = bracket(targets_[2 * card + 1].seen).ok; ok && ok_99) out.largest_99 = index[std::min(*ok, *ok_99)];
     if (bad) out.next = index[*bad];
     for (size_t i = 0; i < out.points.size(); ++i) {
       if (!out.largest || i > *out.largest || !out.points[i].runs || out.points[i].samples_per_s <= 0) continue;

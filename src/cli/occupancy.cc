@@ -60,8 +60,14 @@ class Lines {
 
 void print_launches(const std::string& path, const OccupancyCard& card) {
   Lines lines;
-  read_launches(path, [&](const LaunchRow& launch) {
+  read_launches(path, [&](const LaunchRow& launch, const auto& where) {
     const Occupancy of = occupancy(card, launch.kernel, launch.launch);
+    if (of.resident.blocks == 0 && launch.launch.blocks > 0) {
+      throw Error(fmt::format("this card cannot launch a block of {} threads with {} registers each and {} bytes of shared memory",
+                              launch.launch.block_threads, launch.kernel.registers,
+                              launch.kernel.static_shared_bytes + launch.launch.dynamic_shared_bytes),
+                  where(), fmt::format("its limit is {}", occupancy_limit_name(of.resident.limit)));
+    }
     const KinetoOccupancy kineto = kineto_occupancy(card, launch.kernel, launch.launch);
     fmt::format_to(std::back_inserter(lines.buffer_for_line()),
                    "{{\"blocks_per_sm\":{},\"warps_per_sm\":{},\"limit\":\"{}\",\"theoretical\":{},\"achieved\":{},\"sm_active\":{},"

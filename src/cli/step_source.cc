@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "gpucast/error.h"
@@ -12,6 +13,7 @@
 #include "src/base/say.h"
 #include "src/base/user_folder.h"
 #include "src/run/child_process.h"
+#include "src/run/program_path.h"
 #include "src/run/session_folder.h"
 
 namespace gpucast::cli {
@@ -135,6 +137,10 @@ std::optional<StepOnCards> observe_step(const StepSource& source) {
     if (source.what.size() == 1 && std::filesystem::is_directory(path, unreadable))
       throw Error("this is a folder, no capture", path, "name a capture, or a command after --");
     if (path.ends_with(".gpucast")) throw Error("there is no such file", path, "`gpucast run -o FILE -- COMMAND` writes one");
+    const char* programs = std::getenv("PATH");
+    if (source.what.size() == 1 && !run::resolve_program(path, programs != nullptr ? programs : "", "."))
+      throw Error("there is no such file, and no such command", path,
+                  "name a capture (`gpucast run -o FILE -- COMMAND` writes one), or a command after --");
     if (out.gpus.empty()) out.gpus = {find_gpu(kDefaultGpu)};
     temporary.emplace();
     path = temporary->path + "/step.gpucast";

@@ -10,6 +10,7 @@ namespace gpucast {
 namespace {
 
 constexpr int64_t kMostLaunchBlocks = int64_t{1} << 50, kMostOthers = INT32_MAX / 4;
+constexpr int64_t kMostThreadRegisters = 255;  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"
 
 struct BadLaunchLine {
   std::string what;
@@ -32,10 +33,10 @@ LaunchRow launch_of(simdjson::dom::element line) {
       out.launch.blocks = whole(value, name, kMostLaunchBlocks);
       has_blocks = true;
     } else if (name == "block_threads") {
-      out.launch.block_threads = static_cast<int>(whole(value, name, kMostOthers));
+      out.launch.block_threads = static_cast<int>(whole(value, name, kMostBlockThreads));
       has_threads = true;
     } else if (name == "registers") {
-      out.kernel.registers = static_cast<int>(whole(value, name, kMostOthers));
+      out.kernel.registers = static_cast<int>(whole(value, name, kMostThreadRegisters));
       has_registers = true;
     } else if (name == "static_shared_bytes") {
       out.kernel.static_shared_bytes = static_cast<int>(whole(value, name, kMostOthers));
@@ -63,13 +64,13 @@ LaunchRow read_launch(std::string_view line, const std::function<std::string()>&
   }
 }
 
-void read_launches(const std::string& path, const std::function<void(const LaunchRow&)>& take) {
+void read_launches(const std::string& path, const std::function<void(const LaunchRow&, const std::function<std::string()>& where)>& take) {
   GzipLines lines(path == "-" ? "/dev/stdin" : path);
   const auto where = [&] { return fmt::format("{}, line {}", path == "-" ? "standard input" : path, lines.line_number()); };
   std::string_view line;
   while (lines.next(&line)) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    take(read_launch(line, where));
+    take(read_launch(line, where), where);
   }
   if (lines.end() != GzipLines::End::complete) throw Error("the file ends before its end: it is cut short or damaged", where());
 }

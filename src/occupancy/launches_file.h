@@ -19,7 +19,7 @@ struct LaunchRow {
 // the end of `line` must be readable.
 LaunchRow read_launch(std::string_view line, const std::function<std::string()>& where);
 
-// All launches of a file, plain or gzip; "-" is standard input. Empty lines are skipped.
-void read_launches(const std::string& path, const std::function<void(const LaunchRow&)>& take);
+// All launches of a file, plain or gzip; "-" is standard input. Empty lines are skipped. `take` gets each with its place in the file.
+void read_launches(const std::string& path, const std::function<void(const LaunchRow&, const std::function<std::string()>& where)>& take);
 
 }  // namespace gpucast

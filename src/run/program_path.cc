@@ -42,11 +42,12 @@ bool is_program(const fs::path& path) {
 }  // namespace
 
 std::string find_program(const std::string& program) {
-  const bool is_file = fs::is_regular_file(program);
+  std::error_code unreadable;
+  const bool is_file = fs::is_regular_file(program, unreadable);
   const std::string hint_run = fmt::format("gpucast run -- python {}", program);
   if (program.find('/') != std::string::npos) {
     if (is_program(program)) return program;
-    if (fs::is_directory(program)) throw Error(fmt::format("'{}' is a folder, not a command", program));
+    if (fs::is_directory(program, unreadable)) throw Error(fmt::format("'{}' is a folder, not a command", program));
     if (!is_file) throw Error(fmt::format("no such command: '{}'", program), "", "check the path");
     throw Error(fmt::format("'{}' is not executable", program), "",
                 program.ends_with(".py") ? hint_run : fmt::format("chmod +x {}", program));

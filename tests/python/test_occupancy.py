@@ -96,6 +96,9 @@ def test_launches_of_a_file(gpucast_bin, folder):
         ('{"blocks": 1}', "'blocks', 'block_threads' and 'registers' must be there"),
         ('{"blocks": -1, "block_threads": 32, "registers": 1}', "'blocks' is no whole number"),
         ('{"blocks": 1, "block_threads": 32, "registers": 1, "x": 1}', "a launch has no field 'x'"),
+        ('{"blocks": 1, "block_threads": 2048, "registers": 1}', "'block_threads' is no whole number from 0 to 1024"),
+        ('{"blocks": 1, "block_threads": 32, "registers": 300}', "'registers' is no whole number from 0 to 255"),
+        ('{"blocks": 1, "block_threads": 32, "registers": 1, "static_shared_bytes": 999999}', "this card cannot launch a block"),
         ("[1]", "it is no JSON object"),
         ("{", "it is no JSON ("),
     ):

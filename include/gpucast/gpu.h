@@ -27,7 +27,16 @@ struct Gpu {
   std::map<std::string, double>
       peak_flop_per_s;  // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; missing: the card has no such unit
   double power_w = 0;   // the power limit of the board
+  int mig_slices = 0;   // the most MIG slices; 0: the card has no MIG
   std::vector<std::string> sources;
+  std::vector<std::string> notes;  // why a figure differs from what the others give
+  // Figures that are not published, differ between cards of this name, or follow from a related card. They widen the interval of step times
+  // by these factors.
+  std::vector<std::string> estimated;
+  double spread_low = 1, spread_high = 1;
+  // The card whose measured constants apply, if not its own: of a card in a file the nearest one, of `rtx4090@300W` the RTX 4090.
+  std::string constants_of;
+  bool constants_are_own = true;  // false: borrowed from a related card, so the card counts as unmeasured
 };
 
 const std::vector<Gpu>& gpu_table();
@@ -35,16 +44,25 @@ const std::vector<Gpu>& gpu_table();
 // Cards of one capability run the same kernels.
 inline std::pair<int, int> compute_capability(const Gpu& gpu) { return {gpu.compute_major, gpu.compute_minor}; }
 
+// The card whose measurements are also this card's: for `rtx4090@300W` the RTX 4090.
+inline const std::string& measured_id(const Gpu& gpu) {
+  return gpu.constants_of.empty() || !gpu.constants_are_own ? gpu.id : gpu.constants_of;
+}
+
 // Today's PyTorch has kernels for the card. Older cards are in the table because users can ask for their step times.
 inline bool runs_pytorch(const Gpu& gpu) { return gpu.compute_major >= 7; }
 
 // The card if the user names none.
 inline constexpr const char* kDefaultGpu = "a100-80";
 
-// Ignores case, '-', '_' and blanks, and a leading "nvidia" or "geforce". Throws Error with a "did you mean" for an unknown name.
+// Ignores case, '-', '_' and blanks, and a leading "nvidia" or "geforce". Also a file with a card ("my_card.json"), a card with a lower
+// power limit ("rtx4090@300W") and a MIG slice ("a100-80@3g.40gb"). Throws Error with a "did you mean" for an unknown name.
 const Gpu& find_gpu(const std::string& name);
 
 // The closest of `candidates` to a misspelt `word` (edit distance of at most a third of its length), or nothing.
 std::optional<std::string> did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
+
+// Insertions, deletions, substitutions and swaps of two neighbours each count one (optimal string alignment).
+size_t edit_distance(const std::string& a, const std::string& b);
 
 }  // namespace gpucast

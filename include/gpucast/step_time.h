@@ -93,7 +93,8 @@ struct KnownStep {
 
 struct CardTime {
   std::string gpu_id, gpu_name;
-  bool measured_card = false;  // its constants come from measurements of this card
+  bool measured_card = false;          // its constants come from measurements of this card
+  std::vector<std::string> estimated;  // figures of the card that are estimates; they widen the interval
   TimeRange step;
   bool step_measured = false;  // the user measured this step
   StepBound bound = StepBound::gpu;

@@ -15,6 +15,7 @@ class Builder : public Library::json_sax_t {
  public:
   Json result;
   std::optional<std::string> repeated_key;
+  size_t error_at = 0;
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -33,7 +34,10 @@ class Builder : public Library::json_sax_t {
   }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    error_at = position;
+    return false;
+  }
 
  private:
   bool open(Json container) {
@@ -118,9 +122,11 @@ Json Json::array() {
   return out;
 }
 
-Json Json::parse(std::string_view text, std::optional<std::string>* repeated_key) {
+Json Json::parse(std::string_view text, std::optional<std::string>* repeated_key, size_t* error_at) {
   Builder builder;
-  if (!Library::sax_parse(text, &builder)) return {};
+  const bool is_json = Library::sax_parse(text, &builder);
+  if (error_at) *error_at = builder.error_at;
+  if (!is_json) return {};
   if (repeated_key) *repeated_key = std::move(builder.repeated_key);
   return std::move(builder.result);
 }

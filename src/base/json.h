@@ -36,8 +36,8 @@ class Json {
   static Json object();
   static Json array();
   // Null if the text is not JSON, or nested more than 1000 deep. Integers beyond 64 bits become numbers. Of a key that an object has twice,
-  // the last value counts; `repeated_key` gets the first such key.
-  static Json parse(std::string_view text, std::optional<std::string>* repeated_key = nullptr);
+  // the last value counts; `repeated_key` gets the first such key. `error_at`: the bytes read until the error.
+  static Json parse(std::string_view text, std::optional<std::string>* repeated_key = nullptr, size_t* error_at = nullptr);
   // Bytes that are not UTF-8 (a command line, a path) are replaced. `indent` -1: on one line.
   std::string dump(int indent = -1) const;
 

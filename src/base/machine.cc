@@ -64,13 +64,16 @@ const Machine& find_machine(const std::string& name) {
 }
 
 const Machine& usual_machine(const Gpu& gpu) {
-  for (const Machine& machine : machine_table())
-    if (std::ranges::find(machine.usual_for, gpu.id) != machine.usual_for.end()) return machine;
+  for (const std::string& id : {gpu.id, gpu.constants_of}) {
+    for (const Machine& machine : machine_table())
+      if (std::ranges::find(machine.usual_for, id) != machine.usual_for.end()) return machine;
+  }
   throw Error(fmt::format("no machine is the usual one of '{}'", gpu.id), "data/machines.json", "name one with --machine");
 }
 
 void check_machine_has(const Machine& machine, const Gpu& gpu) {
-  if (std::ranges::find(machine.gpu_ids, gpu.id) != machine.gpu_ids.end()) return;
+  for (const std::string& id : {gpu.id, gpu.constants_of})
+    if (std::ranges::find(machine.gpu_ids, id) != machine.gpu_ids.end()) return;
   throw Error(fmt::format("the machine '{}' has no {}", machine.id, gpu.name), "",
               fmt::format("name one of its cards with --gpu ({}), or another machine", fmt::join(machine.gpu_ids, ", ")));
 }

@@ -1,6 +1,7 @@
 // `gpucast gpus`: the device table; with --for, the cards for a job.
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
 #include "src/base/gpu_json.h"
+#include "src/base/gpu_variant.h"
 #include "src/base/say.h"
 #include "src/cli/messages.h"
 #include "src/cli/rent_report.h"
@@ -35,12 +37,12 @@ std::string rate(const Gpu& gpu, const char* type) {
 }
 
 void print_text() {
-  fmt::print("{:<13} {:<30} {:>4} {:>4} {:>8} {:>6} {:>5} {:>6} {:>6} {:>6} {:>6} {:>7}\n", "", "", "", "", "memory", "GB/s", "L2",
+  fmt::print("{:<18} {:<53} {:>4} {:>4} {:>8} {:>6} {:>5} {:>6} {:>6} {:>6} {:>6} {:>7}\n", "", "", "", "", "memory", "GB/s", "L2",
              "TFLOP/s", "", "", "", "");
-  fmt::print("{:<13} {:<30} {:>4} {:>4} {:>8} {:>6} {:>5} {:>6} {:>6} {:>6} {:>6} {:>7}\n", "--gpu", "name", "cap.", "SMs", "GiB", "",
+  fmt::print("{:<18} {:<53} {:>4} {:>4} {:>8} {:>6} {:>5} {:>6} {:>6} {:>6} {:>6} {:>7}\n", "--gpu", "name", "cap.", "SMs", "GiB", "",
              "MiB", "fp32", "tf32", "fp16", "fp8", "int8");
   for (const Gpu& gpu : gpu_table()) {
-    fmt::print("{:<13} {:<30} {:>4} {:>4} {:>8} {:>6.0f} {:>5.0f} {:>6} {:>6} {:>6} {:>6} {:>7}\n", gpu.id, gpu.name,
+    fmt::print("{:<18} {:<53} {:>4} {:>4} {:>8} {:>6.0f} {:>5.0f} {:>6} {:>6} {:>6} {:>6} {:>7}\n", gpu.id, gpu.name,
                fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor), gpu.multiprocessors,
                fmt::format("{}{:.2f}", gpu.total_memory_measured ? "" : "~", static_cast<double>(gpu.total_memory_bytes) / kGiB),
                gpu.bandwidth_bytes_per_s / 1e9, static_cast<double>(gpu.l2_bytes) / kMiB, rate(gpu, "fp32"), rate(gpu, "tf32"),
@@ -48,30 +50,75 @@ void print_text() {
   }
   fmt::print(
       "\nMemory as CUDA reports it (~ estimated). Peak rates without sparsity; bf16 as fp16 from capability 8.0 on.\n"
-      "Exact figures, limits and sources: gpucast gpus --format json\n");
+      "Also: a lower power limit, rtx4090@300W; a MIG slice, a100-80@3g.40gb; your own card in a file, my_card.json.\n"
+      "Exact figures, limits and sources: gpucast gpus --show NAME, or --format json\n");
+}
+
+std::vector<std::string> slice_names(const Gpu& gpu) {
+  std::vector<std::string> names;
+  for (const MigSize& size : mig_sizes(gpu)) names.push_back(size.name);
+  return names;
+}
+
+Json gpu_row(const Gpu& gpu) {
+  Json row;
+  row["id"] = gpu.id;
+  row["name"] = gpu.name;
+  row["architecture"] = gpu.architecture;
+  row["compute_capability"] = fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor);
+  add_gpu_figures(gpu, &row);
+  row["power_w"] = gpu.power_w;
+  row["mig_slices"] = slice_names(gpu);
+  row["estimated"] = gpu.estimated;
+  row["notes"] = gpu.notes;
+  row["sources"] = gpu.sources;
+  return row;
 }
 
 void print_json() {
   Json table;
   table["schema_version"] = 1;
   table["gpus"] = Json::array();
-  for (const Gpu& gpu : gpu_table()) {
-    Json row;
-    row["id"] = gpu.id;
-    row["name"] = gpu.name;
-    row["architecture"] = gpu.architecture;
-    row["compute_capability"] = fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor);
-    add_gpu_figures(gpu, &row);
-    row["power_w"] = gpu.power_w;
-    row["sources"] = gpu.sources;
-    table["gpus"].push_back(std::move(row));
-  }
+  for (const Gpu& gpu : gpu_table()) table["gpus"].push_back(gpu_row(gpu));
   fmt::print("{}\n", table.dump(2));
+}
+
+void print_list(const char* what, const std::vector<std::string>& lines) {
+  for (size_t i = 0; i < lines.size(); ++i) fmt::print("  {:<18}{}\n", i == 0 ? what : "", lines[i]);
+}
+
+void print_gpu(const Gpu& gpu) {
+  const auto figure = [](const char* what, const std::string& text) { fmt::print("  {:<18}{}\n", what, text); };
+  const auto estimated = [&](const char* field) {
+    return std::ranges::find(gpu.estimated, field) != gpu.estimated.end() ? " (estimate)" : "";
+  };
+  fmt::print("{} ({})\n", gpu.id, gpu.name);
+  figure("architecture", fmt::format("{}, compute capability {}.{}", gpu.architecture, gpu.compute_major, gpu.compute_minor));
+  figure("multiprocessors", fmt::format("{}{}", gpu.multiprocessors, estimated("multiprocessors")));
+  figure("total memory", fmt::format("{} bytes, {:.0f} MiB, {}", gpu.total_memory_bytes, static_cast<double>(gpu.total_memory_bytes) / kMiB,
+                                     gpu.total_memory_measured ? "read on a real card" : "estimate"));
+  figure("L2", fmt::format("{:g} MiB{}", static_cast<double>(gpu.l2_bytes) / kMiB, estimated("l2_bytes")));
+  figure("memory", fmt::format("{:.1f} GB/s, bus {} bits, clock {:g} MHz", gpu.bandwidth_bytes_per_s / 1e9, gpu.memory_bus_width_bits,
+                               gpu.memory_clock_khz / 1e3));
+  figure("clock", fmt::format("{:g} MHz{}", gpu.clock_khz / 1e3, estimated("clock_khz")));
+  std::vector<std::string> rates;
+  for (const auto& [type, flop_per_s] : gpu.peak_flop_per_s) rates.push_back(fmt::format("{} {:.4g}", type, flop_per_s / 1e12));
+  figure("TFLOP/s", fmt::format("{}{}", fmt::join(rates, ", "), estimated("peak_flop_per_s")));
+  figure("power limit", fmt::format("{:g} W{}", gpu.power_w, estimated("power_w")));
+  figure("a multiprocessor",
+         fmt::format("{} threads, {} blocks, {} registers, {} KiB shared memory, of it {} KiB for a block",
+                     gpu.max_threads_per_multiprocessor, gpu.max_blocks_per_multiprocessor, gpu.registers_per_multiprocessor,
+                     gpu.shared_memory_per_multiprocessor_bytes / 1024, gpu.shared_memory_per_block_optin_bytes / 1024));
+  if (gpu.mig_slices > 0) figure("MIG slices", fmt::format("{}", fmt::join(slice_names(gpu), ", ")));
+  if (gpu.spread_high > 1)
+    figure("interval", fmt::format("of a step's time: x {:.2f} to x {:.2f} wider, for the estimates", gpu.spread_low, gpu.spread_high));
+  print_list("notes", gpu.notes);
+  print_list("sources", gpu.sources);
 }
 
 struct GpusCommand {
   StepSource job;
-  std::string prices, constants, cache, format = "text";
+  std::string prices, constants, cache, show, format = "text";
   bool for_job = false, fresh = false;
   search::RentOptions rent;
 };
@@ -154,6 +201,7 @@ int rank_for_job(GpusCommand& options) {
 
 void declare_gpus(Arguments& arguments) {
   auto options = std::make_shared<GpusCommand>();
+  arguments.option("--show", &options->show, "one card in full, with sources: a name, or a file as for --gpu");
   arguments.flag("--for", &options->for_job, "rank the cards for a job: a capture, or a command after --");
   arguments.option("FILE|COMMAND", &options->job.what, "the job of --for");
   arguments.option("--prices", &options->prices, "of --for: a file of prices, or `example`: offers of cards and machines are ranked");
@@ -176,6 +224,14 @@ void declare_gpus(Arguments& arguments) {
       } catch (const search::Interrupted&) {
         return static_cast<int>(kExitInterrupted);
       }
+    }
+    if (!options->show.empty()) {
+      const Gpu& gpu = find_gpu(options->show);
+      if (options->format == "json")
+        fmt::print("{}\n", gpu_row(gpu).dump(2));
+      else
+        print_gpu(gpu);
+      return static_cast<int>(kExitYes);
     }
     if (!options->job.what.empty())
       throw Error("a job was named without --for", options->job.what.front(), "gpucast gpus --for FILE|-- COMMAND");

@@ -127,6 +127,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   out.gpu_id = gpu.id;
   out.gpu_name = gpu.name;
   out.measured_card = rates.own_constants;
+  out.estimated = gpu.estimated;
   out.gpu_ns = plan.gpu_ns;
   out.host_ns = plan.host_ns;
   out.bound = plan.host_ns > plan.gpu_ns ? StepBound::host : StepBound::gpu;

@@ -91,7 +91,7 @@ double score_at(const CalibrationClass& row, double confidence) {
 CalibratedRange calibrated_range(JobClass job_class, const Gpu& gpu, int64_t reserved_bytes, bool measured_type, double confidence) {
   const CalibrationClass& row = class_row(job_class);
   std::vector<std::string> outside;
-  if (std::find(table().cards.begin(), table().cards.end(), gpu.id) == table().cards.end()) outside.emplace_back("on this card");
+  if (std::find(table().cards.begin(), table().cards.end(), measured_id(gpu)) == table().cards.end()) outside.emplace_back("on this card");
   if (!measured_type) outside.emplace_back("in this precision");
   const double widening = outside.empty() ? 1 : table().widening;
   if (static_cast<double>(reserved_bytes) > table().measured_up_to_bytes) outside.emplace_back("of this size");

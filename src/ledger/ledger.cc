@@ -13,7 +13,7 @@ namespace gpucast {
 namespace {
 
 const MeasuredLedger* measured(const Gpu& gpu, const LedgerConstants& constants) {
-  const auto row = constants.measured.find(gpu.id);
+  const auto row = constants.measured.find(measured_id(gpu));
   return row == constants.measured.end() ? nullptr : &row->second;
 }
 

@@ -7,29 +7,22 @@
 #include <cmath>
 
 #include "gpucast/error.h"
+#include "src/base/gpu_variant.h"
 
 namespace gpucast::pack {
 namespace {
 
 constexpr int64_t kMostCards = 1'000'000;
 
-// The sizes and the units at which slices may begin come from NVIDIA's MIG User Guide, "Supported Profiles" and "Partitioning".
-MigProfile profile(int compute, int memory, std::vector<int> starts) { return {"", compute, memory, 0, 0, 0, std::move(starts)}; }
-
 }  // namespace
 
 std::vector<MigProfile> mig_profiles(const Gpu& gpu, const PackConstants& constants) {
   std::vector<MigProfile> out;
-  constexpr int kCompute = 7, kMemory = 8;
-  const auto begins = [&](const char* name) { return gpu.id.starts_with(name); };
-  if (begins("a100") || begins("h100") || begins("h200") || begins("b200"))
-    out = {profile(1, 1, {0, 1, 2, 3, 4, 5, 6}), profile(2, 2, {0, 2, 4}), profile(3, 4, {0, 4}), profile(4, 4, {0}), profile(7, 8, {0})};
-  const double gib = static_cast<double>(gpu.total_memory_bytes) / (int64_t{1} << 30);
-  for (MigProfile& p : out) {
-    p.compute_share = static_cast<double>(p.compute) / kCompute;
-    p.memory_share = static_cast<double>(p.memory) / kMemory;
+  for (const MigSize& size : mig_sizes(gpu)) {
+    MigProfile& p = out.emplace_back(size.name, size.compute, size.memory, 0, 0, 0, size.starts);
+    p.compute_share = static_cast<double>(p.compute) / gpu.mig_slices;
+    p.memory_share = static_cast<double>(p.memory) / mig_memory_units(gpu);
     p.bytes = static_cast<int64_t>(static_cast<double>(gpu.total_memory_bytes) * p.memory_share * constants.mig_usable_memory);
-    p.name = fmt::format("{}g.{}gb", p.compute, std::lround(std::ceil(gib / 4) * 4 * p.memory_share));
   }
   return out;
 }

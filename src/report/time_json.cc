@@ -142,6 +142,7 @@ Json card_json(const StepTimes& times, const CardTime& card) {
   return {{"gpu", card.gpu_id},
           {"gpu_name", card.gpu_name},
           {"card_measured", card.measured_card},
+          {"card_estimated", card.estimated},
           {"step", time_range_json(card.step)},
           {"step_measured", card.step_measured},
           {"bound", step_bound_name(card.bound)},

@@ -1,6 +1,7 @@
 #include "src/report/time_words.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -25,6 +26,9 @@ std::string interval_words(const CardTime& card) {
   if (unknown)
     why +=
         fmt::format("{} {} of the GPU's time is in work of unknown kind", wider ? " and" : "; wider, since", percent(card.unknown_share));
+  if (!card.estimated.empty() && card.bound != StepBound::loader)
+    why += fmt::format("{} {} of the card {}", why.empty() ? "; wider, since" : " and", fmt::join(card.estimated, ", "),
+                       card.estimated.size() == 1 ? "is an estimate" : "are estimates");
   return fmt::format("90 % within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns), why);
 }
 

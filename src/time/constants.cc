@@ -96,7 +96,7 @@ const Json* layer_of_card(const Json& cards, const Gpu& gpu) {
       }
     }
     if (!ids.insert(id).second) reject_constants(fmt::format("'{}' is '{}', which stands there already", key, id), kWhere);
-    if (id == gpu.id) found = &cards.at(i);
+    if (id == gpu.id || (id == gpu.constants_of && found == nullptr)) found = &cards.at(i);
   }
   return found;
 }
@@ -142,12 +142,19 @@ Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.i
   }
   // null in the file removes the card's built-in layer: the card then counts as unmeasured.
   const Json* own = layer_of_card(file["cards"], gpu);
-  const Json* measured = built_in.cards["cards"].find(gpu.id);
+  const std::string& measured_id = gpu.constants_of.empty() ? gpu.id : gpu.constants_of;
+  const Json* measured = built_in.cards["cards"].find(measured_id);
+  bool is_measured = measured != nullptr && gpu.constants_are_own;
+  // "like": the constants of a related card, so this card counts as unmeasured.
+  while (measured != nullptr && measured->contains("like")) {
+    is_measured = false;
+    measured = built_in.cards["cards"].find((*measured)["like"].get<std::string>());
+  }
   const bool removed = own != nullptr && own->is_null();
-  if (measured != nullptr && !removed) take_layer(*measured, "data/time/cards.json, " + gpu.id, nullptr, &numbers_);
+  if (measured != nullptr && !removed) take_layer(*measured, "data/time/cards.json, " + measured_id, nullptr, &numbers_);
   if (own != nullptr && !removed) take_layer(*own, "the constants file, cards, " + gpu.id, &built_in.names, &numbers_);
-  // A built-in layer with "measured": false was copied from a related card, so this card counts as unmeasured.
-  const bool is_measured = measured != nullptr && measured->value("measured", true);
+  // A built-in layer with "measured": false was copied from a related card, so the card counts as unmeasured, too.
+  is_measured = is_measured && measured->value("measured", true);
   has_card_layer_ = !removed && (own != nullptr || is_measured);
 }
 

@@ -95,7 +95,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   card.launch_ns = constants.rate("launch_ns");
   card.event_ns = constants.rate("event_ns");
   const std::string own = card.own_constants ? "" : "_datasheet";
-  card.step_interval = {constants.rate("step_low" + own), constants.rate("step_high" + own)};
+  card.step_interval = {constants.rate("step_low" + own) * gpu.spread_low, constants.rate("step_high" + own) * gpu.spread_high};
   card.guessed_interval = {constants.rate("guessed_low"), constants.rate("guessed_high")};
   card.unknown_interval = {constants.rate("unknown_low"), constants.rate("unknown_high")};
   for (size_t p = 0; p < kPrecisionCount; ++p) {

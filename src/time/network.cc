@@ -160,8 +160,10 @@ NetworkConstants read_network_constants(const Gpu& gpu, const std::string& file)
 }
 
 Links usual_links(const Gpu& gpu) {
-  for (const Machine& machine : machine_table())
-    if (std::ranges::find(machine.usual_for, gpu.id) != machine.usual_for.end()) return machine.links;
+  for (const std::string& id : {gpu.id, gpu.constants_of}) {
+    for (const Machine& machine : machine_table())
+      if (std::ranges::find(machine.usual_for, id) != machine.usual_for.end()) return machine.links;
+  }
   return {.inside = CardLink::host, .card_bytes_per_s = read_network_constants(gpu, "").slot_bytes_per_s};
 }
 

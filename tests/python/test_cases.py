@@ -14,7 +14,7 @@
     exit_code
     keep_bytes       optional: cut the compressed file after this number of bytes
     uncompressed     optional: leave the file as it is
-    constants.json, machine.json, prices.json   optional: a file of constants, a machine, prices, next to the capture
+    constants.json, machine.json, card.json, prices.json   optional: a file of constants, a machine, a card, prices, next to the capture
     gpucast.toml, gpucast.baseline.json   the same, for `gpucast check`
 
 GPUCAST_UPDATE_CASES=1 writes the present output as the expected one: look at the difference before you commit it.
@@ -69,7 +69,7 @@ def expect(path, text):
 @pytest.mark.parametrize("case", sorted(case for case in CASES.iterdir() if case.is_dir()), ids=lambda case: case.name)
 def test_case(case, gpucast_bin, tmp_path):
     prepare(case, tmp_path)
-    for beside in "constants.json", "machine.json", "prices.json", "gpucast.toml", "gpucast.baseline.json":
+    for beside in "constants.json", "machine.json", "card.json", "prices.json", "gpucast.toml", "gpucast.baseline.json":
         if (case / beside).exists():
             shutil.copy(case / beside, tmp_path)
     if (case / "second_input_of").exists():

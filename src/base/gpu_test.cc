@@ -265,8 +265,8 @@ TEST(GpuFile, ErrorsNameTheField) {
   EXPECT_EQ(file_answer(card_text(",\n \"l2_byte\": 1")), "a card has no field \"l2_byte\" | , line 4, column 2");
   EXPECT_EQ(file_answer(card_text(",\n \"power_w\": -3")), "\"power_w\" is -3, not a number from 1 to 100000 | , line 4, column 2");
   EXPECT_EQ(file_answer(card_text(R"(, "peak_flop_per_s": {"fp16": -1})")),
-            "\"fp16\" is -1, not a number from 1000000000 to 1e+18 | , line 3, column 59");
-  EXPECT_EQ(file_answer(card_text(R"(, "peak_flop_per_s": {"fp61": 1e12})")), "no rate is named \"fp61\" | , line 3, column 59");
+            "\"fp16\" is -1, not a number from 1000000000 to 1e+18 | , line 3, column 61");
+  EXPECT_EQ(file_answer(card_text(R"(, "peak_flop_per_s": {"fp61": 1e12})")), "no rate is named \"fp61\" | , line 3, column 61");
   EXPECT_EQ(file_answer(card_text(",\n \"mig\": \"3g.40gb\"")), "a MIG slice needs the card it is cut from | , line 4, column 2");
   EXPECT_EQ(file_answer(R"({"like": "a100-80", "mig": "3g.41gb"})"), "\"mig\": a100-80 has no slice '3g.41gb' | , line 1, column 21");
   EXPECT_EQ(file_answer(R"({"like": "a100-80", "mig": "3g.40gb"})"), "read NVIDIA A100-SXM4-80GB MIG 3g.40gb");

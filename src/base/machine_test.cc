@@ -104,7 +104,7 @@ TEST(MachineTable, AnEntryLikeAnotherHasItsLinks) {
   EXPECT_EQ(find_machine("p5").links.network_hop_ns, 0);
   EXPECT_EQ(find_machine("a4x").cards_per_host, 4);
   EXPECT_EQ(find_machine("a4x").links.cards, 72);
-  EXPECT_EQ(find_machine("a4x").card_name, "NVIDIA GB200");
+  EXPECT_EQ(find_machine("a4x").gpu_ids, std::vector<std::string>{"gb200"});
   EXPECT_EQ(find_machine("dgx-h200").card_name, "");
 }
 
@@ -137,7 +137,8 @@ TEST(FindMachine, ACardThatTheMachineDoesNotHave) {
   EXPECT_EQ(error("aws-p5", "h100-80"), "");
   EXPECT_EQ(error("aws-p5", "h200"),
             "the machine 'aws-p5' has no NVIDIA H200 | name one of its cards with --gpu (h100-80), or another machine");
-  EXPECT_EQ(error("dgx-b300", "b200"), "");  // stands for the B300
+  EXPECT_EQ(error("dgx-b300", "b300"), "");
+  EXPECT_EQ(error("dgx-b300", "b300@900W"), "");  // with another power limit
 }
 
 TEST_F(MachineFile, AUsersNode) {

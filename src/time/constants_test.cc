@@ -96,7 +96,7 @@ TEST(Constants, ACardOrArchitectureThatIsNoneIsAnError) {
   EXPECT_EQ(constants_error(layer("cards", R"("foo":null)")), "no GPU is named 'foo' | the constants file, cards");
   EXPECT_NE(hint_of(layer("cards", R"("foo":{})")).find("gpucast gpus lists the names"), std::string::npos);
   EXPECT_NE(hint_of(layer("architectures", R"("99":{})")).find("one of 6.0, "), std::string::npos);
-  EXPECT_NE(hint_of(layer("cards", R"("h20":{})")).find("did you mean 'h200'"), std::string::npos);
+  EXPECT_NE(hint_of(layer("cards", R"("h200x":{})")).find("did you mean 'h200'"), std::string::npos);
   EXPECT_EQ(constants_error(layer("cards", R"("a100-80":{},"A100-80":{})")),
             "'A100-80' is 'a100-80', which stands there already | the constants file, cards");
   EXPECT_EQ(constants_error(layer("architectures", R"("99":{})")),

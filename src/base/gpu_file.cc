@@ -185,9 +185,9 @@ Gpu parse_gpu_file(const GpuFile& file) {
   }
   const std::string capability = fmt::format("{}.{}", base.compute_major, base.compute_minor);
   if (file.has("compute_capability") && file.read_text("compute_capability") != capability)
-    file.reject(fmt::format("\"compute_capability\" is \"{}\", and that of {} is \"{}\"", file.read_text("compute_capability"), base.id,
-                            capability),
-                "compute_capability", "name a card of the same capability under \"like\", or leave \"like\" out");
+    file.reject(
+        fmt::format("\"compute_capability\" is \"{}\", but {} has \"{}\"", file.read_text("compute_capability"), base.id, capability),
+        "compute_capability", "name a card of the same capability under \"like\", or leave \"like\" out");
   Gpu gpu = base;
   gpu.id = file.path;
   gpu.name = file.has("name") ? file.read_text("name") : base.name;

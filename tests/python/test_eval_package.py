@@ -40,7 +40,7 @@ SCRIPTS = (
     "values/scripts/",
 )
 # Run under gpucast as modules, for what they share with others.
-JOBS = ("eval.memory.train_cudnn", "eval.papers.model_statistics", "eval.thesis.train")
+JOBS = ("eval.cards.train", "eval.memory.train_cudnn", "eval.papers.model_statistics", "eval.thesis.train")
 
 HELP = """
 import contextlib, io, runpy, sys

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.once
 # Run under gpucast or on another machine, by their path: they import PyTorch, and nothing of this package.
 SCRIPTS = (
     "advise/scripts/",
+    "cards/train.py",
     "clock/rank_scripts/",
     "clock/read_trace.py",
     "clock/scripts/",
@@ -40,7 +41,7 @@ SCRIPTS = (
     "values/scripts/",
 )
 # Run under gpucast as modules, for what they share with others.
-JOBS = ("eval.cards.train", "eval.memory.train_cudnn", "eval.papers.model_statistics", "eval.thesis.train")
+JOBS = ("eval.memory.train_cudnn", "eval.papers.model_statistics", "eval.thesis.train")
 
 HELP = """
 import contextlib, io, runpy, sys

@@ -30,6 +30,7 @@ const Subcommand kSubcommands[] = {
     {"fit", "the largest batch, or other value, that fits each card", gpucast::cli::declare_fit},
     {"sweep", "run many cases of a script, on this machine or a Ray cluster, and compare them", gpucast::cli::declare_sweep},
     {"plan", "say which number of cards, and which split of the model over them", gpucast::cli::declare_plan},
+    {"model", "what training or serving a known model needs, without a script", gpucast::cli::declare_model},
     {"gpus", "list the cards gpucast knows", gpucast::cli::declare_gpus},
     {"machines", "list the machines gpucast knows: cards, links, network", gpucast::cli::declare_machines},
     {"doctor", "check that this environment is usable", gpucast::cli::declare_doctor},

@@ -38,6 +38,7 @@ void declare_pack(Arguments& arguments);
 void declare_fit(Arguments& arguments);
 void declare_sweep(Arguments& arguments);
 void declare_plan(Arguments& arguments);
+void declare_model(Arguments& arguments);
 void declare_gpus(Arguments& arguments);
 void declare_machines(Arguments& arguments);
 void declare_doctor(Arguments& arguments);

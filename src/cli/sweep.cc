@@ -1,20 +1,14 @@
 // `gpucast sweep`: starts the Python package's sweep (python/api/gpucast/sweep), for YAML, Parquet, Optuna and Ray are Python's.
 
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "gpucast/error.h"
+#include "src/cli/start_python.h"
 #include "src/cli/subcommand.h"
 #include "src/report/html_template.h"
-#include "src/run/program_path.h"
-#include "src/run/session_folder.h"
 
 namespace gpucast::cli {
 namespace {
@@ -25,8 +19,8 @@ struct SweepOptions {
   bool fresh = false, retry_failed = false, dry_run = false, page = false;
 };
 
-std::vector<std::string> sweep_words(const SweepOptions& options, const std::string& script) {
-  std::vector<std::string> words{options.python, script, "--engine=" + options.engine, "--format=" + options.format};
+std::vector<std::string> sweep_words(const SweepOptions& options) {
+  std::vector<std::string> words{"--engine=" + options.engine, "--format=" + options.format};
   const auto option = [&](const char* name, const std::string& value) {
     if (!value.empty()) words.push_back(fmt::format("{}={}", name, value));
   };
@@ -48,15 +42,7 @@ std::vector<std::string> sweep_words(const SweepOptions& options, const std::str
 // Does not return, unless Python cannot be started.
 int start_sweep(const SweepOptions& options) {
   if (options.spec.empty()) throw Error("no spec is named", "", "gpucast sweep SPEC.yaml; docs/reference/sweep.md shows one");
-  const std::string python = run::find_program(options.python);
-  std::vector<std::string> words = sweep_words(options, run::library_folder() + "/python/api/gpucast_sweep.py");
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  setenv("GPUCAST_BIN", std::filesystem::read_symlink("/proc/self/exe").c_str(), 1);
-  execv(python.c_str(), arguments.data());
-  throw Error(fmt::format("cannot start Python: {}", std::strerror(errno)), python, "name another: --python PYTHON");
+  start_python(options.python, "gpucast_sweep.py", sweep_words(options));
 }
 
 }  // namespace

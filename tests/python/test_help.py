@@ -26,6 +26,7 @@ COMMANDS = [
     "fit",
     "sweep",
     "plan",
+    "model",
     "gpus",
     "machines",
     "doctor",

@@ -1,0 +1,122 @@
+"""What a model is trained on. A new kind is one entry of KINDS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..command import Error
+from .configs import Model
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    auto_class: str  # of transformers
+    sample: tuple[str, ...]  # the lines of a dataset's __getitem__
+    length: str = "tokens"  # what --seq counts; "": nothing
+    task_type: str | None = None  # PEFT's
+
+
+_TOKENS = (
+    "ids = torch.randint(vocabulary, (LENGTH,))",
+    'return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}',
+)
+KINDS = (  # in the order in which they are looked for where the config names no architecture
+    Kind(
+        "speech",
+        "AutoModelForSpeechSeq2Seq",
+        (
+            "sound = torch.randn(config.num_mel_bins, 2 * config.max_source_positions)",
+            'return {"input_features": sound, "labels": torch.randint(vocabulary, (LENGTH,))}',
+        ),
+    ),
+    Kind(
+        "image classes",
+        "AutoModelForImageClassification",
+        (
+            'image = torch.randn(getattr(config, "num_channels", 3), LENGTH, LENGTH)',
+            'return {"pixel_values": image, "labels": torch.randint(config.num_labels, ())}',
+        ),
+        "pixels",
+    ),
+    Kind("seq2seq", "AutoModelForSeq2SeqLM", _TOKENS, task_type="SEQ_2_SEQ_LM"),
+    Kind("masked words", "AutoModelForMaskedLM", _TOKENS),
+    Kind("next word", "AutoModelForCausalLM", _TOKENS, task_type="CAUSAL_LM"),
+    Kind(
+        "ctc",
+        "AutoModelForCTC",
+        (
+            "sound = torch.randn(LENGTH)",
+            'return {"input_values": sound, "labels": torch.randint(1, vocabulary, (LENGTH // 16000 * 10,))}',
+        ),
+        "sound samples",
+    ),
+)
+NEXT_WORD = next(kind for kind in KINDS if kind.name == "next word")
+_DEFAULT_LENGTH = {"tokens": 2048, "pixels": 224, "sound samples": 160000}
+# Where a config says how long a sample can be.
+_LIMITS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "seq_length")
+
+
+def kind_of(model: Model) -> Kind:
+    """Throws Error where this Python's transformers does not know the model, or no kind trains it."""
+    try:
+        import transformers
+        from transformers.models.auto import configuration_auto, modeling_auto
+    except ImportError as error:
+        raise Error(f"this Python cannot import transformers: {error}", "", "pip install transformers; or name another Python: --python ENV/bin/python") from None
+    if any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in model.architectures):
+        kind = NEXT_WORD
+    elif model.model_type in configuration_auto.CONFIG_MAPPING_NAMES:
+        mappings = {kind: getattr(modeling_auto, _MAPPINGS[kind.auto_class]) for kind in KINDS}
+        kind = next((kind for kind in KINDS if model.model_type in mappings[kind]), None)
+    else:
+        kind = NEXT_WORD
+    if model.model_type not in configuration_auto.CONFIG_MAPPING_NAMES and not model.own_code:
+        raise Error(
+            f"transformers {transformers.__version__} does not know the architecture {model.model_type!r}", model.source,
+            "a newer transformers may: pip install -U transformers",
+        )  # fmt: skip
+    if kind is None:
+        names = ", ".join(one.name for one in KINDS)
+        raise Error(f"nothing here trains a model of the type {model.model_type!r}", model.source, f"kinds of training: {names}")
+    return kind
+
+
+def is_known(model: Model) -> bool:
+    """transformers itself has the architecture, so the repository's own code is not needed."""
+    from transformers.models.auto import configuration_auto
+
+    return model.model_type in configuration_auto.CONFIG_MAPPING_NAMES
+
+
+_MAPPINGS = {
+    "AutoModelForSpeechSeq2Seq": "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+    "AutoModelForImageClassification": "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+    "AutoModelForSeq2SeqLM": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "AutoModelForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+    "AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "AutoModelForCTC": "MODEL_FOR_CTC_MAPPING_NAMES",
+}
+
+
+def longest(model: Model) -> int | None:
+    """The longest sample in tokens, where the config says it."""
+    names = [name for name in _LIMITS if isinstance(model.text.get(name), int)]
+    positions = model.text[names[0]] if names else None
+    if positions is not None and model.model_type in ("roberta", "xlm-roberta", "camembert"):  # two positions are for padding
+        return positions - 2
+    return None if model.model_type == "t5" else positions
+
+
+def default_length(model: Model, kind: Kind) -> int:
+    if kind.length == "pixels":
+        size = model.config.get("image_size", _DEFAULT_LENGTH["pixels"])
+        return size if isinstance(size, int) else _DEFAULT_LENGTH["pixels"]
+    return min(_DEFAULT_LENGTH[kind.length], (longest(model) if kind.length == "tokens" else None) or 1 << 40)
+
+
+def check_length(model: Model, kind: Kind, length: int) -> None:
+    most = longest(model) if kind.length == "tokens" else None
+    if most is not None and length > most:
+        raise Error(f"{model.name} takes at most {most:,} tokens", f"--seq {length}", f"say --seq {most} or less")

@@ -42,7 +42,7 @@ def along() -> dict[str, dict[str, Any]]:
 def find_model(name: str) -> Model:
     if os.path.exists(name):
         path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
-        return _model(name, read_config(path), os.fspath(path), os.fspath(path.parent))
+        return _model(name, read_config(path), os.fspath(path), os.fspath(path.parent.absolute()))
     known = {id.lower(): id for id in along()}
     id = known.get(name.lower()) or next((id for id in known.values() if id.split("/")[1].lower() == name.lower()), None)
     if id is not None:

@@ -1,0 +1,2 @@
+def print_table(*_):
+    raise NotImplementedError

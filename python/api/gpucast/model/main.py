@@ -83,7 +83,7 @@ def _answer(options: argparse.Namespace) -> int:
     if options.inference and kind is not NEXT_WORD:
         raise Error("--inference is for models that generate text", model.name, "leave --inference out")
     if options.table:
-        return print_table(model, kind, options, environment)
+        return print_table(model, kind, options, environment, _training)
     length = options.seq or default_length(model, kind)
     check_length(model, kind, length)
     batch = options.batch or 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .configs import Model
@@ -28,6 +28,9 @@ class Training:
     @property
     def dtype(self) -> str:
         return "torch." + _DTYPES.get(self.precision, "float32")
+
+    def without_precision(self) -> str:
+        return str(replace(self, precision=""))
 
     def __str__(self) -> str:
         adapters = f" of rank {self.rank}" if self.train != "full" else ""

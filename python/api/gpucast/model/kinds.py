@@ -26,7 +26,7 @@ KINDS = (  # in the order in which they are looked for where the config names no
         "speech",
         "AutoModelForSpeechSeq2Seq",
         (
-            "sound = torch.randn(config.num_mel_bins, 2 * config.max_source_positions)",
+            "sound = torch.randn(config.num_mel_bins, 2 * config.max_source_positions, dtype=DTYPE)",
             'return {"input_features": sound, "labels": torch.randint(vocabulary, (LENGTH,))}',
         ),
     ),
@@ -34,7 +34,7 @@ KINDS = (  # in the order in which they are looked for where the config names no
         "image classes",
         "AutoModelForImageClassification",
         (
-            'image = torch.randn(getattr(config, "num_channels", 3), LENGTH, LENGTH)',
+            'image = torch.randn(getattr(config, "num_channels", 3), LENGTH, LENGTH, dtype=DTYPE)',
             'return {"pixel_values": image, "labels": torch.randint(config.num_labels, ())}',
         ),
         "pixels",
@@ -46,7 +46,7 @@ KINDS = (  # in the order in which they are looked for where the config names no
         "ctc",
         "AutoModelForCTC",
         (
-            "sound = torch.randn(LENGTH)",
+            "sound = torch.randn(LENGTH, dtype=DTYPE)",
             'return {"input_values": sound, "labels": torch.randint(1, vocabulary, (LENGTH // 16000 * 10,))}',
         ),
         "sound samples",
@@ -56,6 +56,7 @@ NEXT_WORD = next(kind for kind in KINDS if kind.name == "next word")
 _DEFAULT_LENGTH = {"tokens": 2048, "pixels": 224, "sound samples": 160000}
 # Where a config says how long a sample can be.
 _LIMITS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "seq_length")
+_RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5")  # their limit is that of their training
 
 
 def kind_of(model: Model) -> Kind:
@@ -106,7 +107,7 @@ def longest(model: Model) -> int | None:
     positions = model.text[names[0]] if names else None
     if positions is not None and model.model_type in ("roberta", "xlm-roberta", "camembert"):  # two positions are for padding
         return positions - 2
-    return None if model.model_type == "t5" else positions
+    return positions
 
 
 def default_length(model: Model, kind: Kind) -> int:
@@ -117,6 +118,7 @@ def default_length(model: Model, kind: Kind) -> int:
 
 
 def check_length(model: Model, kind: Kind, length: int) -> None:
-    most = longest(model) if kind.length == "tokens" else None
+    relative = model.model_type in _RELATIVE_POSITIONS
+    most = longest(model) if kind.length == "tokens" and not relative else None
     if most is not None and length > most:
         raise Error(f"{model.name} takes at most {most:,} tokens", f"--seq {length}", f"say --seq {most} or less")

@@ -78,7 +78,7 @@ def model_arguments(model: Model, environment: Environment, dtype: str, attentio
 
 def training_script(model: Model, kind: Kind, training: Training, environment: Environment) -> str:
     vocabulary = "config.text_config.vocab_size" if "text_config" in model.config else "config.vocab_size"
-    sample = "\n".join(f"        {line}".replace("vocabulary", vocabulary) for line in kind.sample)
+    sample = "\n".join(f"        {line}".replace("vocabulary", vocabulary).replace("DTYPE", training.dtype) for line in kind.sample)
     launch = f"torchrun --nproc-per-node {training.gpus} train.py" if training.gpus > 1 else "python train.py"
     parts = [
         f'"""Trains {model.name} ({training}) with random weights and random data. Written by `gpucast model`; on real cards:\n\n    {launch}\n"""\n',

@@ -1,0 +1,1 @@
+"""`gpucast model` compared with trainings written by hand."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
-from .configs import Model
+from .configs import Model, along
 from .kinds import Kind
 from .script import config_lines
 
@@ -14,7 +14,7 @@ DTYPES = ("float32", "float16")
 
 def estimate(model: Model, kind: Kind) -> dict[str, Any]:
     """{"parameters", "release", DTYPE: {"weights_bytes", "training_bytes"}}; {"parameters", "problem"} where accelerate says nothing."""
-    parameters = None
+    parameters = along().get(model.name, {}).get("parameters")
     try:
         import torch
         import transformers
@@ -31,7 +31,7 @@ def estimate(model: Model, kind: Kind) -> dict[str, Any]:
         size = calculate_maximum_sizes(bare)[0]
         training = {dtype: max(estimate_training_usage(size, dtype).values()) for dtype in DTYPES}
     except Exception as error:  # accelerate's, or the model's code
-        return {"parameters": parameters, "problem": f"{type(error).__name__}: {error}"}
+        return {"parameters": parameters, "problem": f"{type(error).__name__}: {error}".splitlines()[0][:100]}
     weights = {"float32": size, "float16": size // 2}
     rows = {dtype: {"weights_bytes": weights[dtype], "training_bytes": training[dtype]} for dtype in DTYPES}
     return {"parameters": parameters, "release": importlib.metadata.version("accelerate"), **rows}

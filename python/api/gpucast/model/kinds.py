@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from dataclasses import dataclass
 
 from ..command import Error
 from .configs import Model
+from .mappings import config_types, types_of
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,14 @@ _RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5")  # their limit is that of 
 
 def kind_of(model: Model) -> Kind:
     """Throws Error where this Python's transformers does not know the model, or no kind trains it."""
-    try:
-        import transformers
-        from transformers.models.auto import configuration_auto, modeling_auto
-    except ImportError as error:
-        raise Error(f"this Python cannot import transformers: {error}", "", "pip install transformers; or name another Python: --python ENV/bin/python") from None
-    if any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in model.architectures):
+    if model.model_type not in config_types() and not model.own_code:
+        release = importlib.metadata.version("transformers")
+        what = f"transformers {release} does not know the architecture {model.model_type!r}"
+        raise Error(what, model.source, "a newer transformers may: pip install -U transformers")
+    if any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in model.architectures) or model.model_type not in config_types():
         kind = NEXT_WORD
-    elif model.model_type in configuration_auto.CONFIG_MAPPING_NAMES:
-        mappings = {kind: getattr(modeling_auto, _MAPPINGS[kind.auto_class]) for kind in KINDS}
-        kind = next((kind for kind in KINDS if model.model_type in mappings[kind]), None)
     else:
-        kind = NEXT_WORD
-    if model.model_type not in configuration_auto.CONFIG_MAPPING_NAMES and not model.own_code:
-        raise Error(
-            f"transformers {transformers.__version__} does not know the architecture {model.model_type!r}", model.source,
-            "a newer transformers may: pip install -U transformers",
-        )  # fmt: skip
+        kind = next((kind for kind in KINDS if model.model_type in types_of(kind.auto_class)), None)
     if kind is None:
         names = ", ".join(one.name for one in KINDS)
         raise Error(f"nothing here trains a model of the type {model.model_type!r}", model.source, f"kinds of training: {names}")
@@ -86,19 +79,7 @@ def kind_of(model: Model) -> Kind:
 
 def is_known(model: Model) -> bool:
     """transformers itself has the architecture, so the repository's own code is not needed."""
-    from transformers.models.auto import configuration_auto
-
-    return model.model_type in configuration_auto.CONFIG_MAPPING_NAMES
-
-
-_MAPPINGS = {
-    "AutoModelForSpeechSeq2Seq": "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
-    "AutoModelForImageClassification": "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
-    "AutoModelForSeq2SeqLM": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
-    "AutoModelForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
-    "AutoModelForCausalLM": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
-    "AutoModelForCTC": "MODEL_FOR_CTC_MAPPING_NAMES",
-}
+    return model.model_type in config_types()
 
 
 def longest(model: Model) -> int | None:

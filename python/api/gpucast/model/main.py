@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib.metadata
 import importlib.util
 import json
@@ -75,8 +76,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _answer(options: argparse.Namespace) -> int:
     model = find_model(options.model)
-    with _silence():
-        kind = kind_of(model)
+    kind = kind_of(model)
     model = _without_own_code(model, options)
     _check_packages(options)
     environment = Environment(_release("transformers"))
@@ -132,11 +132,20 @@ def _check_packages(options: argparse.Namespace) -> None:
     if missing:
         raise Error(f"this Python has no {' and no '.join(missing)}", sys.executable, f"{sys.executable} -m pip install {' '.join(missing)}")
     if options.optimizer and not options.inference:
-        from transformers.training_args import OptimizerNames
+        names = _optimizers()
+        if names and options.optimizer not in names:
+            near = difflib.get_close_matches(options.optimizer, names, 3, 0.4)
+            raise Error(f"the Trainer knows no optimizer {options.optimizer!r}", "--optimizer", f"it knows {', '.join(near or names)}, ...")
 
-        names = [name.value for name in OptimizerNames]
-        if options.optimizer not in names:
-            raise Error(f"the Trainer knows no optimizer {options.optimizer!r}", "--optimizer", f"it knows {', '.join(names)}")
+
+def _optimizers() -> list[str]:
+    """As the Trainer's argument optim names them; empty where transformers cannot be imported without gpucast."""
+    try:
+        with _silence():
+            from transformers.training_args import OptimizerNames
+    except Exception:
+        return []
+    return [name.value for name in OptimizerNames]
 
 
 @contextlib.contextmanager

@@ -153,13 +153,14 @@ def _model_lines(model: Model, kind: Kind, training: Training, environment: Envi
         return f"model = {build}\nmodel = get_peft_model(model, {lora})"
     compute = training.dtype
     return f"""base = {build}  # on the host
+weights = dict({{tensor.data_ptr(): (name, tensor) for name, tensor in reversed(base.state_dict().items())}}.values())  # tied ones once
 four_bits = BitsAndBytesConfig(
     load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype={compute}
 )
 device = {{"": arguments.local_process_index}}
 model = type(base).from_pretrained(
-    None, config=config, state_dict=base.state_dict(), quantization_config=four_bits, device_map=device, {arguments}
+    None, config=config, state_dict=weights, quantization_config=four_bits, device_map=device, {arguments}
 )
-del base
+del base, weights
 model = prepare_model_for_kbit_training(model, use_gradient_checkpointing={training.checkpointing})
 model = get_peft_model(model, {lora})"""

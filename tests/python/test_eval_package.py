@@ -26,6 +26,7 @@ SCRIPTS = (
     "matrix/train.py",
     "matrix/train_small.py",
     "memory/xmem_workload.py",
+    "model/scripts/",
     "occupancy/dnn_occu/infer.py",
     "occupancy/resnet50_cifar.py",
     "operations/random_products.py",

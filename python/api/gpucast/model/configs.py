@@ -96,6 +96,7 @@ def _from_hub(name: str) -> Path:
         from huggingface_hub import errors
     except ImportError:
         raise Error(f"{name} does not come with gpucast, and huggingface_hub is not installed", "", f"pip install transformers{_near(name)}") from None
+    huggingface_hub.logging.set_verbosity_error()  # it reports each retry
     own_file = "or download its config.json elsewhere and name the file"
     try:
         return Path(huggingface_hub.hf_hub_download(name, "config.json"))

@@ -134,8 +134,8 @@ def _check_packages(options: argparse.Namespace) -> None:
     if options.optimizer and not options.inference:
         names = _optimizers()
         if names and options.optimizer not in names:
-            near = difflib.get_close_matches(options.optimizer, names, 3, 0.4)
-            raise Error(f"the Trainer knows no optimizer {options.optimizer!r}", "--optimizer", f"it knows {', '.join(near or names)}, ...")
+            near = [name for name in names if options.optimizer in name] or difflib.get_close_matches(options.optimizer, names, 3, 0.4) or names
+            raise Error(f"the Trainer knows no optimizer {options.optimizer!r}", "--optimizer", f"it knows {', '.join(near[:6])}, ...")
 
 
 def _optimizers() -> list[str]:

@@ -5,7 +5,7 @@
 
 ENV has torch, transformers, accelerate, peft and bitsandbytes. Each training runs twice: by `gpucast model`, and by hand under `gpucast run`
 (fsdp: four ranks under torchrun). Peak allocated and peak reserved must be equal to the byte. OUT keeps a line for each; what it has is
-not run again.
+not run again. --page renews docs/results/model.md.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from eval import jobs
+from eval import ROOT, jobs, page
 
 SCRIPT = Path(__file__).parent / "scripts" / "by_hand.py"
 ALL = (
@@ -62,6 +62,16 @@ def line_text(row):
     return f"{row['model']:32} {row['train']:6} {sizes}   {row['cpu_s'][0]:6.1f} s of CPU, by hand {row['cpu_s'][1]:6.1f} s"
 
 
+def page_table(rows):
+    lines = ["| model | training | peak allocated | peak reserved | by hand |", "|---|---|---:|---:|---|"]
+    for row in rows:
+        (allocated, its_allocated), (reserved, its_reserved) = row["allocated_bytes"], row["reserved_bytes"]
+        equal = (allocated, reserved) == (its_allocated, its_reserved)
+        hand = "equal" if equal else f"{its_allocated:,} and {its_reserved:,}"
+        lines.append(f"| {row['model']} | {row['train']} | {allocated:,} | {reserved:,} | {hand} |")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     jobs.add_gpucast_option(parser)
@@ -69,6 +79,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("--only", default="", help="models whose names match")
     parser.add_argument("--train", default=",".join(TRAININGS), help="some of these, with commas between them")
+    parser.add_argument("--page", action="store_true", help="renew the page of results")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     results = options.out / "by_hand.jsonl"
@@ -86,6 +97,11 @@ def main():
     equal = [row for row in rows if all(len(set(row[key])) == 1 for key in ("allocated_bytes", "reserved_bytes"))]
     allocated = [row for row in rows if len(set(row["allocated_bytes"])) == 1]
     print(f"\n{len(rows)} trainings of {len({row['model'] for row in rows})} models: peak allocated equal in {len(allocated)}, both peaks in {len(equal)}")
+    if options.page:
+        words = f"{len(rows)} trainings of {len({row['model'] for row in rows})} models, batch 2 a card"
+        rows.sort(key=lambda row: (list(TRAININGS).index(row["train"]), ALL.index(row["model"])))
+        command = "python -m eval.model.by_hand --python ENV/bin/python --out OUT"
+        page.write(ROOT / "docs/results/model.md", command, words, {"by hand": page_table(rows)})
     return 0 if len(equal) == len(rows) else 1
 
 

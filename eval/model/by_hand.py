@@ -51,7 +51,9 @@ def both(gpucast, python, name, train, folder):
     model, model_s = report_of(words, folder)
     launcher = [str(Path(python).with_name("torchrun")), "--nproc-per-node", str(RANKS)] if train == "fsdp" else [python]
     gpus = ["--gpus", str(RANKS)] if train == "fsdp" else []
-    hand, hand_s = report_of([gpucast, "run", "--gpu", "a100-80", "--format", "json", *gpus, "--", *launcher, str(SCRIPT), name, train], folder)
+    hand, hand_s = report_of(
+        [gpucast, "run", "--gpu", "a100-80", "--format", "json", *gpus, "--", *launcher, str(SCRIPT), name, train], folder
+    )
     figures = {f"{kind}_bytes": [one["peak"][f"{kind}_bytes"] for one in (model, hand)] for kind in ("allocated", "reserved")}
     return {"model": name, "train": train, **figures, "cpu_s": [model_s, hand_s]}
 
@@ -96,7 +98,9 @@ def main():
                 file.write(json.dumps(rows[-1]) + "\n")
     equal = [row for row in rows if all(len(set(row[key])) == 1 for key in ("allocated_bytes", "reserved_bytes"))]
     allocated = [row for row in rows if len(set(row["allocated_bytes"])) == 1]
-    print(f"\n{len(rows)} trainings of {len({row['model'] for row in rows})} models: peak allocated equal in {len(allocated)}, both peaks in {len(equal)}")
+    print(
+        f"\n{len(rows)} trainings of {len({row['model'] for row in rows})} models: peak allocated equal in {len(allocated)}, both peaks in {len(equal)}"
+    )
     if options.page:
         words = f"{len(rows)} trainings of {len({row['model'] for row in rows})} models, batch 2 a card"
         rows.sort(key=lambda row: (list(TRAININGS).index(row["train"]), ALL.index(row["model"])))

@@ -27,7 +27,9 @@ LENGTH = 4096
 def measured(data):
     """{batch: peak allocated} of the runs without plugins."""
     with gzip.open(data / "multi_gpu" / "runs_fms_acceleration.csv.gz", "rt") as file:
-        rows = [row for row in csv.DictReader(file) if row["model"] == MODEL and row["gpus"] == "1" and row["notes"].endswith("plugin none")]
+        rows = [
+            row for row in csv.DictReader(file) if row["model"] == MODEL and row["gpus"] == "1" and row["notes"].endswith("plugin none")
+        ]
     found = {int(row["micro_batch"]): re.search(r"peak torch allocated (\d+) B", row["notes"]) for row in rows}
     return {batch: int(peak.group(1)) for batch, peak in sorted(found.items()) if peak}
 

@@ -64,7 +64,8 @@ std::vector<std::string> model_words(const ModelOptions& options) {
 
 int start_model(const ModelOptions& options) {
   if (options.model.empty() && !options.list)
-    throw Error("no model is named", "", "gpucast model mistralai/Mistral-7B-v0.1 --gpu a100-80; `gpucast model --list` lists those that come along");
+    throw Error("no model is named", "",
+                "gpucast model mistralai/Mistral-7B-v0.1 --gpu a100-80; `gpucast model --list` lists those that come along");
   if (options.ddp + options.fsdp + options.zero3 > 1)
     throw Error("--ddp, --fsdp and --zero3 are ways to divide the same job", "", "choose one of them");
   const bool divided = options.ddp || options.fsdp || options.zero3;
@@ -91,7 +92,8 @@ void declare_model(Arguments& arguments) {
       .shows_default();
   arguments.option("--optimizer", &options.optimizer, "as the Trainer's argument optim names it: adamw_torch, adamw_8bit, adafactor, ...");
   arguments.flag("--checkpointing", &options.checkpointing, "recompute activations in backward");
-  arguments.option("--attention", &options.attention, "attention kernels (default: the model's)").one_of({"sdpa", "eager", "flash_attention_2"});
+  arguments.option("--attention", &options.attention, "attention kernels (default: the model's)")
+      .one_of({"sdpa", "eager", "flash_attention_2"});
   arguments.option("--rank", &options.rank, "rank of the adapters of lora and qlora").positive().shows_default();
   arguments.option("--gpus", &options.gpus, "cards of the job").positive().shows_default();
   arguments.flag("--ddp", &options.ddp, "a replica on each card");

@@ -99,7 +99,9 @@ def test_every_script_is_python(environment):
     for text in scripts:
         tree = ast.parse(text)
         names = [target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)]
-        assert {"CONFIG", "config", "model"} <= set(names) and "vocabulary" not in text.replace("vocabulary_size", "") and "DTYPE" not in text
+        assert (
+            {"CONFIG", "config", "model"} <= set(names) and "vocabulary" not in text.replace("vocabulary_size", "") and "DTYPE" not in text
+        )
         (config,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "CONFIG"]
         assert ast.literal_eval(config) == model.config
 
@@ -187,9 +189,12 @@ def test_equal_to_the_training_by_hand(gpucast_bin, programs, tmp_path):
     done = model(gpucast_bin, str(folder), "--batch", "4", "--seq", "128", "--write", "train.py", *words, python=programs, cwd=tmp_path)
     hand = subprocess.run([gpucast_bin, "run", *words, "--", programs, "hand.py"], capture_output=True, text=True, cwd=tmp_path)
     answer = json.loads(done.stdout)
-    peaks = [{name: one["peak"][name] for name in ("allocated_bytes", "reserved_bytes")} for one in (answer["report"], json.loads(hand.stdout))]
+    peaks = [
+        {name: one["peak"][name] for name in ("allocated_bytes", "reserved_bytes")} for one in (answer["report"], json.loads(hand.stdout))
+    ]
     assert peaks[0] == peaks[1]
-    assert (tmp_path / "train.py").read_text() == answer["script"] and sorted(path.name for path in tmp_path.iterdir()) == ["hand.py", "tiny", "train.py"]
+    assert (tmp_path / "train.py").read_text() == answer["script"]
+    assert {path.name for path in tmp_path.iterdir()} - {"out"} == {"hand.py", "tiny", "train.py"}  # out: of the script by hand
     assert answer["model"]["parameters"] == 1_823_488 and answer["accelerate"]["float32"]["weights_bytes"] > 4e6
     again = model(gpucast_bin, str(folder), "--write", "train.py", python=programs, cwd=tmp_path)
     assert again.returncode == 2 and "exists already" in again.stderr
@@ -202,7 +207,9 @@ def test_inference_and_its_table(gpucast_bin, programs, tmp_path):
     stages = json.loads(model(gpucast_bin, str(folder), *words, python=programs).stdout)["stages"]
     assert stages["kv_cache_bytes"] == 2 * 2 * 2 * (64 + 8) * 256 * 2  # keys and values, layers, batch, tokens, width, bf16
     assert stages["weights_bytes"] >= 1_823_488 * 2 and stages["prefill_peak_bytes"] > stages["weights_bytes"]
-    rows = model(gpucast_bin, str(folder), "--table", "--inference", "--batches", "1,2", "--lengths", "64", "--gpu", "rtx3060", python=programs)
+    rows = model(
+        gpucast_bin, str(folder), "--table", "--inference", "--batches", "1,2", "--lengths", "64", "--gpu", "rtx3060", python=programs
+    )
     lines = [line.split() for line in rows.stdout.splitlines()]
     assert [line[:2] for line in lines if line and line[0] == "64"] == [["64", "1"], ["64", "2"]]
 
@@ -216,7 +223,9 @@ def test_code_of_a_repository_is_not_run(gpucast_bin, programs, tmp_path):
     done = model(gpucast_bin, "unknown", python=programs, cwd=tmp_path)
     assert done.returncode == 2 and "does not know the architecture 'mine'" in done.stderr
     # No network here, or no such repository: one line either way.
-    done = model(gpucast_bin, "no-such-owner-gpucast/none", python=programs, cwd=tmp_path, env={"HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin"})
+    done = model(
+        gpucast_bin, "no-such-owner-gpucast/none", python=programs, cwd=tmp_path, env={"HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin"}
+    )
     assert done.returncode == 2 and done.stderr.startswith("gpucast: the hub cannot be reached") and "Traceback" not in done.stderr
 
 

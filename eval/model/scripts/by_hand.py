@@ -17,7 +17,9 @@ QWEN = dict(vocab_size=151936, max_position_embeddings=32768, rope_theta=1000000
 GEMMA2 = dict(hidden_size=2304, intermediate_size=9216, num_hidden_layers=26, num_attention_heads=8, num_key_value_heads=4, head_dim=256)
 GEMMA2 |= dict(query_pre_attn_scalar=256, vocab_size=256000, max_position_embeddings=8192, tie_word_embeddings=True)
 GEMMA3 = dict(hidden_size=640, intermediate_size=2048, num_hidden_layers=18, num_attention_heads=4, num_key_value_heads=1, head_dim=256)
-PHI = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=24, num_attention_heads=32, vocab_size=51200, partial_rotary_factor=0.5)
+PHI = dict(
+    hidden_size=2048, intermediate_size=8192, num_hidden_layers=24, num_attention_heads=32, vocab_size=51200, partial_rotary_factor=0.5
+)
 OLMOE = dict(intermediate_size=1024, vocab_size=50304, num_experts=64, num_experts_per_tok=8)
 WHISPER = dict(d_model=768, encoder_layers=12, decoder_layers=12, encoder_attention_heads=12, decoder_attention_heads=12)
 MODELS = {  # id: (class of the config, class of the model, what differs from the config's defaults, length)
@@ -70,7 +72,9 @@ def main():
     if train == "qlora":
         from transformers import BitsAndBytesConfig
 
-        bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16)
+        bits = BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16
+        )
         with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
             kind(config).to(torch.bfloat16).save_pretrained(folder)
             model = kind.from_pretrained(folder, quantization_config=bits, dtype=torch.bfloat16, device_map={"": 0})

@@ -13,7 +13,16 @@ from ..command import Error
 
 _ALONG = Path(__file__).with_name("models.json")
 # About the file, how its weights are stored, or other code: not about what is trained.
-_NOT_SHAPES = ("_name_or_path", "architectures", "auto_map", "dtype", "quantization_config", "torch_dtype", "transformers_version", "use_cache")
+_NOT_SHAPES = (
+    "_name_or_path",
+    "architectures",
+    "auto_map",
+    "dtype",
+    "quantization_config",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,11 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        what = "this folder is of diffusers, which is not supported" if (path.parent / "model_index.json").exists() else "there is no config.json"
+        what = (
+            "this folder is of diffusers, which is not supported"
+            if (path.parent / "model_index.json").exists()
+            else "there is no config.json"
+        )
         raise Error(what, str(path.parent), "name the folder of a transformers model, or its config.json") from None
     except OSError as error:
         raise Error(f"the config cannot be read: {error.strerror}", str(path)) from None
@@ -95,7 +108,9 @@ def _from_hub(name: str) -> Path:
         import huggingface_hub
         from huggingface_hub import errors
     except ImportError:
-        raise Error(f"{name} does not come with gpucast, and huggingface_hub is not installed", "", f"pip install transformers{_near(name)}") from None
+        raise Error(
+            f"{name} does not come with gpucast, and huggingface_hub is not installed", "", f"pip install transformers{_near(name)}"
+        ) from None
     huggingface_hub.logging.set_verbosity_error()  # it reports each retry
     own_file = "or download its config.json elsewhere and name the file"
     try:
@@ -103,7 +118,9 @@ def _from_hub(name: str) -> Path:
     except errors.GatedRepoError:
         raise Error("this repository is gated", name, f"accept its terms on the hub and log in (hf auth login), {own_file}") from None
     except errors.RepositoryNotFoundError:
-        raise Error("the hub has no such repository, or it is private", name, f"check the id, or log in (hf auth login){_near(name)}") from None
+        raise Error(
+            "the hub has no such repository, or it is private", name, f"check the id, or log in (hf auth login){_near(name)}"
+        ) from None
     except errors.EntryNotFoundError as error:
         if isinstance(error, getattr(errors, "LocalEntryNotFoundError", ())):
             raise _no_network(name, own_file) from None
@@ -115,4 +132,8 @@ def _from_hub(name: str) -> Path:
 
 
 def _no_network(name: str, own_file: str, why: str = "") -> Error:
-    return Error(f"the hub cannot be reached{why}, and {name} does not come with gpucast", "huggingface.co", f"check the network, {own_file}{_near(name)}")
+    return Error(
+        f"the hub cannot be reached{why}, and {name} does not come with gpucast",
+        "huggingface.co",
+        f"check the network, {own_file}{_near(name)}",
+    )

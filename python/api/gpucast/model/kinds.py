@@ -58,7 +58,7 @@ NEXT_WORD = next(kind for kind in KINDS if kind.name == "next word")
 _DEFAULT_LENGTH = {"tokens": 2048, "pixels": 224, "sound samples": 160000}
 # Where a config says how long a sample can be.
 _LIMITS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "seq_length")
-_RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5")  # their limit is that of their training
+_RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5")  # no limit: their attention counts distances
 
 
 def kind_of(model: Model) -> Kind:

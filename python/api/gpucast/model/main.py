@@ -66,7 +66,11 @@ def _options(words: list[str]) -> argparse.Namespace:
 def _list(options: argparse.Namespace) -> int:
     models = along()
     if options.format == "json":
-        print(json.dumps({"schema_version": 1, "models": [{"id": id, "parameters": one["parameters"]} for id, one in models.items()]}, indent=2))
+        print(
+            json.dumps(
+                {"schema_version": 1, "models": [{"id": id, "parameters": one["parameters"]} for id, one in models.items()]}, indent=2
+            )
+        )
         return EXIT_YES
     width = max(map(len, models))
     for id, one in models.items():
@@ -130,11 +134,17 @@ def _check_packages(options: argparse.Namespace) -> None:
         needed += ["deepspeed"] if options.zero3 else []
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        raise Error(f"this Python has no {' and no '.join(missing)}", sys.executable, f"{sys.executable} -m pip install {' '.join(missing)}")
+        raise Error(
+            f"this Python has no {' and no '.join(missing)}", sys.executable, f"{sys.executable} -m pip install {' '.join(missing)}"
+        )
     if options.optimizer and not options.inference:
         names = _optimizers()
         if names and options.optimizer not in names:
-            near = [name for name in names if options.optimizer in name] or difflib.get_close_matches(options.optimizer, names, 3, 0.4) or names
+            near = (
+                [name for name in names if options.optimizer in name]
+                or difflib.get_close_matches(options.optimizer, names, 3, 0.4)
+                or names
+            )
             raise Error(f"the Trainer knows no optimizer {options.optimizer!r}", "--optimizer", f"it knows {', '.join(near[:6])}, ...")
 
 
@@ -200,7 +210,10 @@ def run_words(options: argparse.Namespace, script: Path, run_options: list[str])
 def _run(options: argparse.Namespace, model: Model, kind, what, script: Path, text: str) -> int:
     """Runs the script; meanwhile this process builds the model on the meta device for accelerate's estimate."""
     words = run_words(options, script, ["--format", options.format])
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages, tempfile.TemporaryDirectory(prefix="gpucast-model-") as out:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as messages,
+        tempfile.TemporaryDirectory(prefix="gpucast-model-") as out,
+    ):
         process = subprocess.Popen(words, cwd=out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages, encoding="utf-8")
         try:
             with _silence():
@@ -215,7 +228,14 @@ def _run(options: argparse.Namespace, model: Model, kind, what, script: Path, te
     stages = stages_of(printed) if options.inference else {}
     if options.format == "json":
         head = {"name": model.name, "source": model.source, "parameters": accelerate["parameters"]}
-        result = {"schema_version": 1, "model": head, "script": text, "stages": stages, "accelerate": accelerate, "report": json.loads(report)}
+        result = {
+            "schema_version": 1,
+            "model": head,
+            "script": text,
+            "stages": stages,
+            "accelerate": accelerate,
+            "report": json.loads(report),
+        }
         print(json.dumps({key: value for key, value in result.items() if value != {}}, indent=2))
         return process.returncode
     _print_head(model, kind, what, accelerate)

@@ -72,7 +72,7 @@ def _python(value: Any) -> str:
 
 
 def model_arguments(model: Model, environment: Environment, dtype: str, attention: str) -> str:
-    more = f", attn_implementation=\"{attention}\"" if attention else ""
+    more = f', attn_implementation="{attention}"' if attention else ""
     return f"{environment.dtype_argument}={dtype}{more}" + (", trust_remote_code=True" if model.own_code else "")
 
 
@@ -109,7 +109,9 @@ print(f"torch.cuda.max_memory_allocated() {{torch.cuda.max_memory_allocated():,}
 
 
 def _imported(kind: Kind, training: Training) -> set[str]:
-    return {"AutoConfig", kind.auto_class, "Trainer", "TrainingArguments"} | ({"BitsAndBytesConfig"} if training.train == "qlora" else set())
+    return {"AutoConfig", kind.auto_class, "Trainer", "TrainingArguments"} | (
+        {"BitsAndBytesConfig"} if training.train == "qlora" else set()
+    )
 
 
 def _arguments(training: Training, environment: Environment) -> list[str]:

@@ -53,7 +53,11 @@ def print_table(model: Model, kind: Kind, options: argparse.Namespace, environme
     if options.format == "json":
         _print_json(model, rows)
     else:
-        what = _inference_title(options) if options.inference else f"{training_of(options, 1, length).without_precision()}; {length:,} {kind.length}"
+        what = (
+            _inference_title(options)
+            if options.inference
+            else f"{training_of(options, 1, length).without_precision()}; {length:,} {kind.length}"
+        )
         print(f"{model.name}   config: {model.source}\n  {what}; transformers {importlib.metadata.version('transformers')}\n")
         _print_text(rows, cards, bool(options.inference))
     fits = [card["status"] != "does_not_fit" for row in rows for card in row.cards.values()]
@@ -127,18 +131,29 @@ def _run(rows: list[TableRow], groups: list[list[str]], options: argparse.Namesp
 
 
 def _print_json(model: Model, rows: list[TableRow]) -> None:
-    lines = [{"row": row.name, "batch": row.batch, "cards": row.cards, "stages": row.stages, "problem": row.problem or None} for row in rows]
+    lines = [
+        {"row": row.name, "batch": row.batch, "cards": row.cards, "stages": row.stages, "problem": row.problem or None} for row in rows
+    ]
     head = {"name": model.name, "source": model.source}
-    print(json.dumps({"schema_version": 1, "model": head, "rows": [{k: v for k, v in line.items() if v != {}} for line in lines]}, indent=2))
+    print(
+        json.dumps({"schema_version": 1, "model": head, "rows": [{k: v for k, v in line.items() if v != {}} for line in lines]}, indent=2)
+    )
 
 
 def _print_text(rows: list[TableRow], groups: list[list[str]], inference: bool) -> None:
     cards = [card for group in groups for card in group]
     stages = (("weights", "weights"), ("kv_cache", "KV cache"), ("prefill_peak", "prefill"), ("decode_peak", "decode")) if inference else ()
     width = 11 if inference else 19
-    print(f"{'length' if inference else 'precision':>10} {'batch':>6}" + "".join(f"{text:>10}" for _, text in stages) + "".join(f"{card:>{width}}" for card in cards))
+    print(
+        f"{'length' if inference else 'precision':>10} {'batch':>6}"
+        + "".join(f"{text:>10}" for _, text in stages)
+        + "".join(f"{card:>{width}}" for card in cards)
+    )
     capacities = {card: values["capacity_bytes"] for row in rows for card, values in row.cards.items()}
-    print(" " * (17 + 10 * len(stages)) + "".join(f"{'of ' + _gib(capacities[card]) if card in capacities else '':>{width}}" for card in cards))
+    print(
+        " " * (17 + 10 * len(stages))
+        + "".join(f"{'of ' + _gib(capacities[card]) if card in capacities else '':>{width}}" for card in cards)
+    )
     for row in rows:
         figures = "".join(f"{_gib(row.stages.get(name + '_bytes')):>10}" for name, _ in stages)
         cells = "".join(f"{_cell(row.cards.get(card), inference):>{width}}" for card in cards)
@@ -156,7 +171,11 @@ def _cell(card: dict[str, Any] | None, inference: bool) -> str:
     if card is None:
         return "-"
     time = "" if inference else f" {_time(card)}"
-    return f"{_SIGNS[card['status']]} {_gib(card['request_bytes'])}{time:>9}" if time else f"{_SIGNS[card['status']]} {_gib(card['request_bytes'])}"
+    return (
+        f"{_SIGNS[card['status']]} {_gib(card['request_bytes'])}{time:>9}"
+        if time
+        else f"{_SIGNS[card['status']]} {_gib(card['request_bytes'])}"
+    )
 
 
 def _time(card: dict[str, Any]) -> str:

@@ -122,8 +122,8 @@ def _arguments(training: Training, environment: Environment) -> list[str]:
         "max_steps=5",
         "per_device_train_batch_size=BATCH",
     ]
-    if training.precision.endswith("-mixed"):
-        lines.append(f"{training.precision[:4]}=True")
+    if training.precision.endswith("-mixed") or (training.division == "zero3" and training.precision in _DTYPES):
+        lines.append(f"{training.precision[:4]}=True")  # DeepSpeed keeps weights in fp32 of its own either way
     if training.optimizer:
         lines.append(f'optim="{training.optimizer}"')
     if training.checkpointing and training.division == "fsdp":

@@ -12,7 +12,9 @@ import threading
 from . import process, session
 from .what_if_accumulate import Accumulate
 from .what_if_base import WhatIf, listed, wrap
+from .what_if_loss import ChunkedLoss
 from .what_if_optimizer import EightBit, Factored, InBackward, Offload, Switches
+from .what_if_weights import Bf16Weights
 
 _active = []
 _torch = None
@@ -26,10 +28,19 @@ def install_at_import(torch):
     for name in session.settings().get("what_if", ()):
         kind, _, argument = name.partition(":")
         _active.append(_KINDS[kind](name, argument))
+    _refuse_steps_of_parts()
     for what_if in sorted(
         _active, key=lambda what_if: isinstance(what_if, MicroBatch)
     ):  # it decides which steps happen: outside of the others
         what_if.install(what_if.at_import)
+
+
+def _refuse_steps_of_parts():
+    """A step in each backward pass is none of the whole batch."""
+    in_parts = [what_if.name for what_if in _active if isinstance(what_if, MicroBatch)]
+    for what_if in _active:
+        if in_parts and isinstance(what_if, InBackward):
+            what_if.failed(f"{in_parts[0]} adds up the gradients of several backward passes, and this steps in each of them")
 
 
 def install_at_cuda_start():
@@ -454,6 +465,8 @@ _KINDS = {
     "checkpoint": Checkpoint,
     "attention": Attention,
     "bf16": Bf16,
+    "bf16-weights": Bf16Weights,
+    "chunked-loss": ChunkedLoss,
     "8bit-optimizer": EightBit,
     "factored-optimizer": Factored,
     "optimizer-in-backward": InBackward,

@@ -25,6 +25,8 @@ class WhatIf:
         self._failure = ""
 
     def install(self, at):
+        if self._failure:
+            return
         try:
             at()
         except Exception as error:

@@ -63,6 +63,8 @@ const std::vector<WhatIfKind>& what_if_kinds() {
       {"checkpoint", "MODULE", "modules of this class or path recomputed in backward"},
       {"attention", "KERNEL", "one kernel of scaled_dot_product_attention: flash, efficient, cudnn or math"},
       {"bf16", "", "forward and loss under autocast with bfloat16", true},
+      {"bf16-weights", "", "the model's weights in bfloat16", true},
+      {"chunked-loss", "K", "logits and cross entropy in K chunks, recomputed in backward"},
       {"8bit-optimizer", "", "bitsandbytes' AdamW8bit instead of Adam and AdamW", true},
       {"factored-optimizer", "", "Adafactor instead of Adam and AdamW", true},
       {"optimizer-in-backward", "", "each parameter stepped in backward, its gradient dropped"},

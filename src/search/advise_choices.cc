@@ -12,6 +12,7 @@ namespace gpucast::search {
 namespace {
 
 constexpr int64_t kMostParts = 32;
+constexpr int64_t kLargeLoss_percent = 2;  // of the peak: probabilities of a smaller size are not worth chunks
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -30,6 +31,17 @@ std::vector<std::string> other_attention_kernels(const Facts& facts) {
   if (attends && !flash) out.emplace_back("attention:flash");
   if (attends && !efficient) out.emplace_back("attention:efficient");
   return out;
+}
+
+// Whether the step's cross entropy has probabilities of many classes: a language model's.
+bool has_large_loss(const Analysis& analysis) {
+  const Facts& facts = *analysis.facts;
+  if (!facts.step) return false;
+  return std::ranges::any_of(facts.step->operations, [&](const StepOperation& operation) {
+    if (operation.name.find("log_softmax") == std::string::npos) return false;
+    const Operation& shape = facts.step->shapes[operation.shape];
+    return shape.bytes_written * 100 > analysis.prediction.peak_reserved.bytes * kLargeLoss_percent;
+  });
 }
 
 std::vector<std::string> parts_of_batch(int64_t samples) {
@@ -67,7 +79,8 @@ std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, const std::
   add("optimizer", std::move(optimizer));
   if (has(likely, "set-to-none")) add("gradients", {"set-to-none"});
   add("attention", other_attention_kernels(*as_it_is.facts));
-  add("precision", {"bf16"});
+  add("precision", {"bf16", "bf16-weights"});
+  if (has_large_loss(as_it_is)) add("loss", {"chunked-loss:8"});
   return axes;
 }
 

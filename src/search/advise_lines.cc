@@ -46,6 +46,12 @@ std::string change_to_write(const std::string& what_if, const std::string& did) 
   if (kind == "foreach") return "foreach=True in the optimizer's constructor";
   if (kind == "fused") return "fused=True in the optimizer's constructor";
   if (kind == "bf16") return "with torch.autocast(\"cuda\", dtype=torch.bfloat16): around the model and its loss";
+  if (kind == "bf16-weights")
+    return "model.to(torch.bfloat16) before the optimizer is made, and model(x.to(torch.bfloat16)) for inputs of float32";
+  if (kind == "chunked-loss")
+    return fmt::format(
+        "the logits and their cross entropy under torch.utils.checkpoint for each {}th of the tokens (docs/howto/make-it-fit.md)",
+        argument);
   if (kind == "8bit-optimizer") return "bitsandbytes.optim.AdamW8bit instead of Adam or AdamW";
   if (kind == "factored-optimizer") return "torch.optim.Adafactor instead of Adam or AdamW";
   if (kind == "optimizer-in-backward")

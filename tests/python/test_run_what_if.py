@@ -305,8 +305,10 @@ def test_parts_clip_once_and_steps_in_backward_refuse(gpucast):
     assert history(in_parts) == history(gpucast(edited([*loop, *CLIPPED]), arguments=["--batch-size", "256"]))
     (what_if,) = in_parts.report["what_if"]
     assert what_if["did"] == "--batch-size 512 became 256, and 2 backward passes for each step of the optimizer"
-    both = ["--what-if", "optimizer-in-backward", "--what-if", "micro-batch:2"]
-    assert [what_if["acted"] for what_if in gpucast(SCRIPT, *both).report["what_if"]] == [False, True]
+    both = gpucast(SCRIPT, "--what-if", "optimizer-in-backward", "--what-if", "micro-batch:2")
+    assert [what_if["acted"] for what_if in both.report["what_if"]] == [False, True]
+    assert both.report["what_if"][0]["did"].startswith("micro-batch:2 adds up the gradients of several backward passes")
+    assert history(both) == history(gpucast(SCRIPT, "--what-if", "micro-batch:2"))
     (what_if,) = gpucast(edited(CLIPPED), "--what-if", "optimizer-in-backward").report["what_if"]
     assert what_if == {
         "name": "optimizer-in-backward",
@@ -329,6 +331,106 @@ def test_fused_and_own_settings_of_groups(gpucast):
     done = gpucast(edited([(made, groups)]), "--what-if", "no-foreach")
     assert done.code == 0, done.err
     assert history(done) == history(gpucast(edited([(made, by_hand)])))
+
+
+IN_CHUNKS = """
+def in_chunks(hidden, head, labels, upcast=False):
+    def loss_of(hidden, labels):
+        logits = head(hidden)
+        return F.cross_entropy(logits.float() if upcast else logits, labels, reduction="sum")
+
+    chunks = zip(hidden.chunk(4), labels.chunk(4))
+    return sum(checkpoint(loss_of, x, y, use_reentrant=False) for x, y in chunks) / (labels != -100).sum()
+
+"""
+
+LANGUAGE = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.mlp, self.head = nn.Embedding(8000, 256), nn.Linear(256, 256), nn.Linear(256, 8000, bias=False)
+
+    def forward(self, ids, labels):
+        hidden = F.gelu(self.mlp(self.embed(ids)))
+        logits = self.head(hidden)
+        return F.cross_entropy(logits[..., :-1, :].reshape(-1, logits.shape[-1]), labels[..., 1:].reshape(-1))
+
+
+model = Model().cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    ids = torch.zeros(8, 257, dtype=torch.long).cuda()
+    loss = model(ids, ids)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+CHUNKED_BY_HAND = [
+    ("\n\nclass Model(", f"{IN_CHUNKS}\n\nclass Model("),
+    ("        logits = self.head(hidden)\n", ""),
+    ("F.cross_entropy(logits[..., :-1, :].reshape(-1, logits.shape[-1])", "in_chunks(hidden[..., :-1, :].reshape(-1, 256), self.head"),
+]
+
+
+def test_a_loss_in_chunks(gpucast):
+    done = gpucast(LANGUAGE, "--what-if", "chunked-loss:4")
+    assert done.code == 0, done.err
+    assert history(done) == history(gpucast(edited(CHUNKED_BY_HAND, LANGUAGE)))
+    (what_if,) = done.report["what_if"]
+    assert what_if["acted"] and what_if["did"] == "the logits and cross entropy of 3 steps in 4 chunks, recomputed in backward"
+    assert peak(done.report)[0] < peak(gpucast(LANGUAGE).report)[0] - 8 * 256 * 8000 * 4
+
+
+def test_a_loss_in_chunks_under_autocast_and_checkpoints(gpucast):
+    autocast = [
+        ("    loss = model(ids, ids)\n", "    with torch.autocast('cuda', dtype=torch.bfloat16):\n        loss = model(ids, ids)\n")
+    ]
+    script = edited(autocast, LANGUAGE)
+    done = gpucast(script, "--what-if", "chunked-loss:4", "--what-if", "checkpoint:Embedding")
+    assert done.code == 0, done.err
+    by_hand = edited(CHUNKED_BY_HAND, script).replace("self.embed(ids)", "checkpoint(self.embed, ids, use_reentrant=False)")
+    assert history(done) == history(gpucast(by_hand))
+
+
+@pytest.mark.parametrize(
+    ("logits", "said"),
+    [
+        ("logits.softmax(-1)", "the logits are not only used by cross_entropy: softmax used them"),
+        ("logits.transpose(0, 1)[:, :-1].transpose(0, 1)", "the logits are not only used by cross_entropy: transpose used them"),
+    ],
+)
+def test_logits_used_in_another_way_stay_whole(gpucast, logits, said):
+    script = edited([("logits[..., :-1, :]", f"{logits}[..., :256, :]")], LANGUAGE)
+    done = gpucast(script, "--what-if", "chunked-loss:4")
+    assert done.code == 0, done.err
+    (what_if,) = done.report["what_if"]
+    assert what_if == {"name": "chunked-loss:4", "acted": False, "did": said}
+    assert history(done) == history(gpucast(script))
+
+
+def test_weights_in_bfloat16(gpucast):
+    done = gpucast(SCRIPT, "--what-if", "bf16-weights")
+    assert done.code == 0, done.err
+    by_hand = gpucast(edited([(OPTIMIZER, f"model.to(torch.bfloat16)\n{OPTIMIZER}"), ("model(x), y", "model(x.to(torch.bfloat16)), y")]))
+    assert history(done) == history(by_hand)
+    (what_if,) = done.report["what_if"]
+    assert what_if["acted"] and what_if["did"] == "Net became bfloat16 before the optimizer was made"
+    # Frozen parameters too, and groups made by a generator.
+    frozen = [("AdamW(model.parameters())", "AdamW([{'params': (p for p in model.head.parameters())}])"), *FROZEN]
+    done = gpucast(edited(frozen), "--what-if", "bf16-weights")
+    assert done.code == 0, done.err
+    by_hand = [("optimizer = torch", "model.to(torch.bfloat16)\noptimizer = torch"), ("model(x), y", "model(x.to(torch.bfloat16)), y")]
+    assert history(done) == history(gpucast(edited(by_hand, edited(frozen))))
+
+
+FROZEN = [("model = Net(512).cuda()", "model = Net(512).cuda()\nmodel.blocks.requires_grad_(False)")]
 
 
 def test_batch_option_of_the_command(gpucast):

@@ -4,8 +4,8 @@
     python -m eval.advise.brute_force --python ENV/bin/python --out OUT [--only gpt2-medium] [--most 200]
 
 ENV has torch, transformers, peft, timm and diffusers. For each case: the search until it is done; every one of its points again, which must
-need the same memory; and all combinations of its changes (checkpoints: none and all; every number of parts that divides the batch). Changes
-that advise left out are not combined. No combination may be better than a point of the front: less memory and less time a sample, by more
+need the same memory; and all combinations of its changes (checkpoints: none and all; every number of parts that divides the batch; also
+changes without effect alone). Changes that act on nothing are not combined. No combination may be better than a point of the front: less memory and less time a sample, by more
 than 1 %. OUT keeps the answers, the captures and the lines of `gpucast batch`; the same command started again goes on.
 """
 
@@ -55,8 +55,9 @@ def combinations(advice, samples):
     for parts in (2**power for power in range(1, MOST_PARTS.bit_length())):
         if samples % parts == 0:
             axes["micro-batch"][f"micro-batch:{parts}"] = None
-    for point in advice["points"]:
-        for what_if in point["what_ifs"]:
+    without_effect_alone = [entry["what"] for entry in advice["left_out"] if entry["why"].startswith("it changes neither")]
+    for what_ifs in [*(point["what_ifs"] for point in advice["points"]), *([what] for what in without_effect_alone)]:
+        for what_if in what_ifs:
             if "=" not in what_if:
                 axes.setdefault(axis_of(what_if), {"": None})[what_if] = None
     each = [[what_if for what_if in combination if what_if] for combination in itertools.product(*axes.values())]

@@ -110,6 +110,14 @@ def _lazy_logits(torch):
                     return result
             return function(*_computed(args, name), **_computed(kwargs, name))
 
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            """C++ asks for values past __torch_function__ and past autograd: the result would have no gradient."""
+            for value in args:
+                if isinstance(value, cls):
+                    value.head.what_if.failed(f"the logits are used by {function} in a way that gpucast cannot follow")
+            return function(*_computed(args, str(function)), **_computed(kwargs or {}, str(function)))
+
         def compute(self, why):
             """The logits as the Linear would have made them."""
             if self.whole is None:

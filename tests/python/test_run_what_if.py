@@ -403,11 +403,11 @@ def test_a_loss_in_chunks_under_autocast_and_checkpoints(gpucast):
     ("logits", "said"),
     [
         ("logits.softmax(-1)", "the logits are not only used by cross_entropy: softmax used them"),
-        ("logits.transpose(0, 1)[:, :-1].transpose(0, 1)", "the logits are not only used by cross_entropy: transpose used them"),
+        ("logits.transpose(0, 1).transpose(0, 1)", "the logits are not only used by cross_entropy: transpose used them"),
     ],
 )
 def test_logits_used_in_another_way_stay_whole(gpucast, logits, said):
-    script = edited([("logits[..., :-1, :]", f"{logits}[..., :256, :]")], LANGUAGE)
+    script = edited([("logits[..., :-1, :]", f"{logits}[..., :-1, :]")], LANGUAGE)
     done = gpucast(script, "--what-if", "chunked-loss:4")
     assert done.code == 0, done.err
     (what_if,) = done.report["what_if"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`gpucast advise` on public examples' scripts, compared with a brute-force search over the same choices.
 
-    python -m eval.advise.brute_force --python ENV/bin/python --out OUT [--only gpt2-medium] [--most 200]
+    python -m eval.advise.brute_force --python ENV/bin/python --out OUT [--only gpt2-medium] [--most 200] [--page]
 
 ENV has torch, transformers, peft, timm and diffusers. For each case: the search until it is done; every one of its points again, which must
 need the same memory; and all combinations of its changes (checkpoints: none and all; every number of parts that divides the batch; also
@@ -16,8 +16,9 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from eval import jobs
+from eval import ROOT, jobs, page
 
+PAGE = ROOT / "docs/results/advise.md"
 SCRIPTS = Path(__file__).parent / "scripts"
 CASES = {
     "gpt2": ("rtx3060", ["gpt.py", "--batch-size", "16"]),
@@ -143,6 +144,38 @@ def judge(advice, points, combined):
     return wrong
 
 
+def row_of(name, gpu, words, advice, combined, everything, wrong):
+    best = advice["points"][advice["best"]] if advice["best"] is not None else None
+    return {
+        "case": name,
+        "command": shlex.join(words),
+        "gpu": gpu,
+        "as_it_is": advice["points"][0]["verdict"],
+        "runs": advice["runs"] + advice["cached_runs"],
+        "points": len(advice["points"]),
+        "front": sum(point["on_front"] for point in advice["points"]),
+        "best": ", ".join(best["what_ifs"]) if best else "none",
+        "best_gib": best["device_expected_bytes"] / 2**30 if best else None,
+        "combinations": len(combined),
+        "possible": len(everything),
+        "wrong": wrong,
+    }
+
+
+def table(rows):
+    lines = [
+        "| script | card | as it is | runs of advise | points, on the front | best | combinations run, of | wrong |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        best = f"`{row['best']}`, {row['best_gib']:.2f} GiB" if row["best_gib"] else "none fits"
+        lines.append(
+            f"| `{row['command']}` | {row['gpu']} | {row['as_it_is'].replace('_', ' ')} | {row['runs']} | {row['points']}, {row['front']} | {best} "
+            f"| {row['combinations']}, {row['possible']} | {len(row['wrong'])} |"
+        )
+    return "\n".join([*lines, *(f"\n{row['case']}: {sentence}" for row in rows for sentence in row["wrong"])])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     jobs.add_gpucast_option(parser)
@@ -150,6 +183,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", choices=CASES, help="one case")
     parser.add_argument("--most", type=int, default=200, help="combinations to run by brute force (the first ones; default: 200)")
+    parser.add_argument("--page", action="store_true", help="renew docs/results/advise.md with all cases that OUT holds")
     options = parser.parse_args()
     gpucast = jobs.find(options.gpucast)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -175,9 +209,14 @@ def main():
             f"{name} on {gpu}: {len(advice['points'])} points ({sum(point['on_front'] for point in advice['points'])} on the front), "
             f"{len(combined)} of {len(everything)} combinations; best: {shlex.join(best['what_ifs']) if best else 'none'}; wrong: {len(wrong)}"
         )
+        (folder / "row.json").write_text(json.dumps(row_of(name, gpu, words, advice, combined, everything, wrong)))
         for sentence in wrong:
             print(f"  {sentence}")
         failed += bool(wrong)
+    if options.page:
+        rows = [json.loads(path.read_text()) for path in sorted(options.out.glob("*/row.json"))]
+        command = "python -m eval.advise.brute_force --python ENV/bin/python --out OUT"
+        page.write(PAGE, command, f"{len(rows)} of its {len(CASES)} scripts", {"brute_force": table(rows)})
     raise SystemExit(failed > 0)
 
 

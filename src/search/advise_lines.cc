@@ -50,7 +50,7 @@ std::string change_to_write(const std::string& what_if, const std::string& did) 
     return "model.to(torch.bfloat16) before the optimizer is made, and model(x.to(torch.bfloat16)) for inputs of float32";
   if (kind == "chunked-loss")
     return fmt::format(
-        "the logits and their cross entropy under torch.utils.checkpoint for each {}th of the tokens (docs/howto/make-it-fit.md)",
+        "the logits and their cross entropy under torch.utils.checkpoint for each of {} chunks of tokens (docs/howto/make-it-fit.md)",
         argument);
   if (kind == "8bit-optimizer") return "bitsandbytes.optim.AdamW8bit instead of Adam or AdamW";
   if (kind == "factored-optimizer") return "torch.optim.Adafactor instead of Adam or AdamW";

@@ -177,7 +177,10 @@ class Search {
       const CardTime& card = times.cards.front();
       // Batches in time: the loader is the same for all configurations.
       point->step_ns = (card.loader ? card.loader->step_without : card.step).expected_ns;
-      if (out_.points.empty()) samples_ = times.samples;
+      if (out_.points.empty()) {
+        samples_ = times.samples;
+        optimizer_share_ = optimizer_share(card);
+      }
       // Parts of a batch add up to it.
       const bool other_batch = std::find(point->what_ifs.begin(), point->what_ifs.end(), kHalfBatch) != point->what_ifs.end();
       const int64_t samples = other_batch ? times.samples : samples_;
@@ -186,6 +189,13 @@ class Search {
     } catch (const Error& error) {
       out_.time_problem = error.what();
     }
+  }
+
+  // Of a step that waits for the host the kernels say too little: 1.
+  static double optimizer_share(const CardTime& card) {
+    if (card.bound != StepBound::gpu) return 1;
+    const auto part = std::ranges::find(card.by_phase, std::string(phase_name(Phase::optimizer_step)), &TimePart::name);
+    return part == card.by_phase.end() ? 1 : part->share;
   }
 
   // Allocator settings need no run: the requests are the same.
@@ -223,7 +233,7 @@ class Search {
     }
     take({}, run);
     const Analysis analysis = judge(facts_of(run).front(), gpu_.id);
-    axes_ = axes_of(analysis, samples_, question_.allowed, &out_.left_out);
+    axes_ = axes_of(analysis, samples_, optimizer_share_, question_.allowed, &out_.left_out);
     // From here on a configuration has an option for each axis.
     MeasuredRun measured = std::move(measured_.begin()->second);
     measured_.clear();
@@ -541,8 +551,9 @@ class Search {
   const std::function<void(const AdviseProgress&)>& on_progress_;
   Runs runs_;
   const Clock::time_point begin_ = Clock::now();
-  double round_seconds_ = 0;  // of the latest runs, made together
-  int64_t samples_ = 0;       // of a step of the script as it is
+  double round_seconds_ = 0;    // of the latest runs, made together
+  int64_t samples_ = 0;         // of a step of the script as it is
+  double optimizer_share_ = 1;  // of its time
   std::vector<Axis> axes_;
   std::vector<std::vector<size_t>> usable_;  // for each axis, the options that change something
   std::map<Configuration, MeasuredRun> measured_;

@@ -12,6 +12,7 @@ namespace gpucast::search {
 namespace {
 
 constexpr int64_t kMostParts = 32;
+constexpr double kSmallOptimizer = 0.01;   // of the step's time and of the weights' memory: as little as two runs differ
 constexpr int64_t kLargeLoss_percent = 2;  // of the peak: probabilities of a smaller size are not worth chunks
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
@@ -31,6 +32,21 @@ std::vector<std::string> other_attention_kernels(const Facts& facts) {
   if (attends && !flash) out.emplace_back("attention:flash");
   if (attends && !efficient) out.emplace_back("attention:efficient");
   return out;
+}
+
+int64_t bytes_of(const Prediction& prediction, std::initializer_list<Category> categories) {
+  int64_t out = 0;
+  for (const CategoryLine& line : prediction.categories) {
+    for (const Category category : categories) out += line.name == category_name(category) ? line.bytes : 0;
+  }
+  return out;
+}
+
+// Such as in a LoRA. Every configuration has the weights, so less than 1 % of them is less than 1 % of its memory.
+bool optimizer_is_small(const Prediction& prediction, double optimizer_share) {
+  const int64_t weights_bytes = bytes_of(prediction, {Category::parameters});
+  const int64_t optimizer_bytes = bytes_of(prediction, {Category::gradients, Category::optimizer_state});
+  return optimizer_share < kSmallOptimizer && static_cast<double>(optimizer_bytes) < kSmallOptimizer * static_cast<double>(weights_bytes);
 }
 
 // Whether the step's cross entropy has probabilities of many classes: a language model's.
@@ -54,7 +70,7 @@ std::vector<std::string> parts_of_batch(int64_t samples) {
 
 }  // namespace
 
-std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, const std::vector<std::string>& allowed,
+std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, double optimizer_share, const std::vector<std::string>& allowed,
                           std::vector<LeftOut>* left_out) {
   const std::vector<std::string> likely = what_ifs_to_try(as_it_is);
   std::vector<Axis> axes;
@@ -76,7 +92,12 @@ std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, const std::
   if (has(likely, "no-foreach")) optimizer.insert(optimizer.begin(), "no-foreach");
   const std::string type = class_to_checkpoint(as_it_is);
   if (!type.empty()) add("checkpoint", {"checkpoint:" + type});
-  add("optimizer", std::move(optimizer));
+  if (optimizer_is_small(as_it_is.prediction, optimizer_share)) {
+    left_out->push_back({"changes of the optimizer",
+                         "its step is less than 1 % of the time, and gradients with its state are less than 1 % of the weights' memory"});
+  } else {
+    add("optimizer", std::move(optimizer));
+  }
   if (has(likely, "set-to-none")) add("gradients", {"set-to-none"});
   add("attention", other_attention_kernels(*as_it_is.facts));
   add("precision", {"bf16", "bf16-weights"});

@@ -15,8 +15,9 @@ struct Axis {
   std::vector<std::string> options;
 };
 
-// `allowed`: kinds of what-ifs that change the mathematics and may be tried; the others of these go to `left_out`.
-std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, const std::vector<std::string>& allowed,
+// `allowed`: kinds of what-ifs that change the mathematics and may be tried; the others of these go to `left_out`, and so does a change of
+// an optimizer that cannot matter. `optimizer_share`: of the step's time, from 0 to 1; 1: not known.
+std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, double optimizer_share, const std::vector<std::string>& allowed,
                           std::vector<LeftOut>* left_out);
 
 // Throws Error for a name that is no what-if, and for one that is always tried.

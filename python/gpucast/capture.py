@@ -20,6 +20,7 @@ from . import (
     cudnn,
     ending,
     groups,
+    growth,
     history,
     hooks,
     horizon,
@@ -252,9 +253,10 @@ def _write_capture(reason, exit_code):
     with _without_importing_inductor():
         snapshot = process.torch.cuda.memory._snapshot()
     ranks = process.ranks()
+    holders = growth.record(snapshot)
     for device in devices:
         part = "" if device == devices[0] else f"device{device}."
-        _write_history(session.path(part + "history"), reason, exit_code, ranks, device, stats[device], snapshot)
+        _write_history(session.path(part + "history"), reason, exit_code, ranks, device, stats[device], snapshot, holders)
         path = session.path(part + "vgpu")
         problem = _core.gpucast_vgpu_write_log(os.fsencode(path), device)
         if problem:
@@ -304,7 +306,7 @@ def _end_without_cuda():
         ending.give_up("cuda_not_used", "the script has taken its optimizer steps without using CUDA")
 
 
-def _write_history(path, reason, exit_code, ranks, device, stats, snapshot):
+def _write_history(path, reason, exit_code, ranks, device, stats, snapshot, holders):
     position = process.recorder.position_on(device, stats) if device in process.recorder.devices else (0, 0)
     events = history.until(snapshot["device_traces"][device], *position)
     whole = len(events) == len(snapshot["device_traces"][device])
@@ -339,7 +341,7 @@ def _write_history(path, reason, exit_code, ranks, device, stats, snapshot):
             if segment.get("device", device) == device
         ]
     with open(path + ".tmp", "w", encoding="utf-8", errors="backslashreplace") as file:
-        records = [record for record in (process_record, groups.record()) if record]
+        records = [record for record in (process_record, groups.record(), holders) if record]
         history.write(file, records, process.recorder, operators.lines(), device, events, end_record)
     os.replace(path + ".tmp", path)
 

@@ -392,11 +392,10 @@ def _after_backward():
 
 
 def _count_rounds(complete):
-    counter, repeats = steps.counter, False
+    counter, repeats, armed = steps.counter, False, process.state == process.ARMED
     try:
         rounds = complete(counter)
         if rounds > counter.rounds:
-            armed = process.state == process.ARMED
             if armed and "optimizer" not in patching.disabled:
                 process.recorder.mark("step", rounds, detail=time.process_time_ns() // 1000)
                 operators.note_step(rounds)
@@ -406,7 +405,7 @@ def _count_rounds(complete):
             repeats = armed and horizon.seen_enough()
     except Exception as error:
         patching.fail("optimizer", error)
-    if repeats or counter.rounds >= steps.wanted():
+    if repeats or counter.rounds >= steps.wanted() and not (armed and patching.safely(horizon.goes_on)):
         _enough()
 
 

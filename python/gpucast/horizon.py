@@ -6,7 +6,7 @@ import os
 import sys
 import weakref
 
-from . import patching, process, session, steps
+from . import growth, patching, process, session, steps
 
 _SOON = 50  # batches or steps: an evaluation within this number is run
 _QUIET = 3  # a peak that has not grown for this many steps counts as the job's, if all steps allocate alike
@@ -58,12 +58,13 @@ def _training(real):
 def seen_enough():
     """Called after a step: may the run end? All ranks end after the same step, because a rank that stops early would block the others."""
     global _ready
+    growth.note_step()
     if not steps.automatic():
         return False
     stats = process.torch._C._cuda_memoryStats(process.torch.cuda.current_device())
     peaks = (stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"])
     _steps.append((peaks, stats["allocation"]["all"]["allocated"]))
-    _ready = _ready or _repeats() and not _comes_soon()
+    _ready = _ready or growth.certain() or _quiet() and not _comes_soon()
     others = process.ranks()["local_world_size"] - 1
     return steps.counter.rounds >= _agreed_end(others) if others else _ready
 
@@ -81,6 +82,20 @@ def _agreed_end(others):
         file.truncate(0)
         json.dump(agreed, file)
     return agreed.get("end", sys.maxsize)
+
+
+def _quiet():
+    """Whether nothing grows any more, or what grows is certain."""
+    more = growth.wants_more()
+    return growth.certain() or _repeats() and not more
+
+
+def goes_on():
+    """Whether a run that was given no number of steps goes on after the usual number, to be certain that memory grows."""
+    if not steps.may_go_on() or not growth.wants_more():
+        return False
+    steps.go_on()
+    return True
 
 
 def _repeats():

@@ -21,6 +21,7 @@ class Steps:
 
     def __init__(self):
         self.rounds = 0
+        self.beyond = 0  # the rounds after which a run that goes on by itself may end
         self._in_backward = 0  # the most steps of an optimizer that stepped in the backward pass that runs now
         self._any_taken = False
         self._optimizers = {}  # id -> (weak reference, steps taken)
@@ -82,8 +83,8 @@ class Steps:
 
     def far_ahead(self, optimizer):
         """Whether `optimizer` is about to step again although enough was seen, because other optimizers step less often."""
-        taken = self.count(optimizer)
-        return taken >= wanted() and (self.lowest(patience()) >= wanted() or taken >= patience() * wanted())
+        taken, enough = self.count(optimizer), max(wanted(), self.beyond)
+        return taken >= enough and (self.lowest(patience()) >= enough or taken >= patience() * enough)
 
 
 class _Inside(threading.local):
@@ -105,6 +106,15 @@ def automatic():
 def wanted():
     steps = session.settings()["steps"]
     return {_UNTIL_END: sys.maxsize, _AUTO: _MOST_BY_ITSELF}.get(steps, steps)
+
+
+def may_go_on():
+    """Whether the number of steps is gpucast's own choice, and no other rank here waits for this one."""
+    return session.settings().get("may_go_on", False) and process.ranks()["local_world_size"] == 1 and counter.rounds < _MOST_BY_ITSELF
+
+
+def go_on():
+    counter.beyond = counter.rounds + 1
 
 
 def patience():

@@ -8,6 +8,7 @@
 
 #include "gpucast/convolutions.h"
 #include "gpucast/failed_rank.h"
+#include "gpucast/growth.h"
 #include "gpucast/ledger.h"
 #include "gpucast/profile_summary.h"
 #include "gpucast/ranks.h"
@@ -17,8 +18,10 @@
 namespace gpucast {
 
 // none: too little to judge, e.g. the script raised before its first optimizer step.
-enum class Verdict : uint8_t { fits, tight, does_not_fit, none };
-const char* verdict_name(Verdict verdict);  // as in JSON: "fits", "tight", "does_not_fit", "none"
+// grows: it fits or is tight now, but its memory grows from step to step.
+enum class Verdict : uint8_t { fits, tight, grows, does_not_fit, none };
+const char* verdict_name(Verdict verdict);  // as in JSON: "fits", "tight", "does_not_fit", "none", "grows"
+inline bool fits_now(Verdict verdict) { return verdict < Verdict::does_not_fit; }
 
 // Where something happened in the run.
 struct Place {
@@ -125,6 +128,8 @@ struct Prediction {
   std::vector<StepPeak> step_peaks;
   std::vector<PhasePeak> phase_peaks;
   std::optional<OomPlace> oom;
+  std::optional<Growth> growth;          // memory that grows from step to step
+  int64_t steps_total = 0;               // of the whole job, if the user named it; 0: not known
   std::optional<TimeRange> gpu_time;      // of a step, without the host's part
   std::optional<TimeRange> loader_batch;  // from one batch of its DataLoader to the next, ...
   int64_t loader_workers = 0;             // ... with this number of workers
@@ -133,5 +138,10 @@ struct Prediction {
   std::optional<ProfileSummary> profile;  // for a profiler trace: what became of its bytes
   std::vector<Warning> warnings;
 };
+
+// Whether memory that grows runs out within the job's own number of steps.
+inline bool runs_out_in_time(const Prediction& p) {
+  return p.growth && p.growth->oom_step && p.steps_total > 0 && *p.growth->oom_step <= p.steps_total;
+}
 
 }  // namespace gpucast

@@ -279,6 +279,15 @@ struct Annotation {
   int64_t time_us = 0;
 };
 
+// What held tensors of past steps when the capture ended, as the capture layer found it.
+struct KeptHolder {
+  std::string name, what, container, node;
+  int64_t length = 0, bound = 0;
+  bool removes = false, graph = false;
+  std::vector<std::string> kept_at;
+  std::vector<uint64_t> addresses;  // of some of the tensors
+};
+
 struct CaptureEnd {
   std::string reason;  // steps, script_end, exception, timeout, interrupted, killed; "": the record is missing
   std::string how;     // for a killed process: "killed by signal 9 (Killed)"
@@ -379,6 +388,7 @@ struct Trace {
   int64_t node_ranks = 0;                            // of the job, on each node; 0: not recorded
   std::map<std::string, std::string> nccl_settings;  // environment variables
   std::vector<CaptureWarning> warnings;
+  std::vector<KeptHolder> kept_holders;
   std::optional<ProfileSummary> profile;  // for a profiler trace
   int64_t kernels = 0, library_calls = 0;
   Convolutions convolutions;  // of the library calls

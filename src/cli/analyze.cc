@@ -19,10 +19,12 @@ void declare_analyze(Arguments& arguments) {
     Input input;
     std::string format = "text";
     double confidence = kDefaultConfidence;
+    int64_t steps_total = 0;
   };
   auto options = std::make_shared<Options>();
   declare_input(arguments, &options->input);
   declare_confidence(arguments, &options->confidence);
+  declare_steps_total(arguments, &options->steps_total);
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   const std::string group = "Profiler traces";
   const auto method =
@@ -57,7 +59,7 @@ void declare_analyze(Arguments& arguments) {
     }
     check_confidence(options->confidence);
     return report_trace(options->input.load(), options->input.card(), options->confidence,
-                        options->format == "json" ? Format::json : Format::text, true);
+                        options->format == "json" ? Format::json : Format::text, true, options->steps_total);
   });
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kNameColumns = 26;
 
-bool row_fits(const search::RentRow& row) { return row.problem.empty() && (row.verdict == Verdict::fits || row.verdict == Verdict::tight); }
+bool row_fits(const search::RentRow& row) { return row.problem.empty() && fits_now(row.verdict); }
 
 bool by_tokens(const RentReport& report) {
   return std::ranges::any_of(report.rows, [](const search::RentRow& row) { return row.tokens_per_s > 0; });

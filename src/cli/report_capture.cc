@@ -16,9 +16,17 @@ void declare_confidence(Arguments& arguments, double* confidence) {
       .shows_default();
 }
 
-int report_trace(Trace trace, const std::optional<std::string>& gpu, double confidence, Format format, bool kept) {
+void declare_steps_total(Arguments& arguments, int64_t* steps_total) {
+  arguments
+      .option("--steps-total", steps_total, "the job's own number of steps: if memory grows and runs out before, the answer is no (exit code 1)")
+      .positive();
+}
+
+int report_trace(Trace trace, const std::optional<std::string>& gpu, double confidence, Format format, bool kept, int64_t steps_total) {
   const std::string path = trace.path;
-  return report(predict(std::move(trace), gpu, confidence), format, kept ? path : "");
+  Prediction prediction = predict(std::move(trace), gpu, confidence);
+  prediction.steps_total = steps_total;
+  return report(prediction, format, kept ? path : "");
 }
 
 int report(const Prediction& prediction, Format format, const std::string& path) {
@@ -30,12 +38,12 @@ int report(const Prediction& prediction, Format format, const std::string& path)
     options.capture_path = path;
     std::fputs(text_report(prediction, options).c_str(), stdout);
   }
-  return exit_code_of(prediction.verdict);
+  return exit_code_of(prediction);
 }
 
-int exit_code_of(Verdict verdict) {
-  if (verdict == Verdict::none) return kExitFailed;
-  return verdict == Verdict::does_not_fit ? kExitNo : kExitYes;
+int exit_code_of(const Prediction& prediction) {
+  if (prediction.verdict == Verdict::none) return kExitFailed;
+  return prediction.verdict == Verdict::does_not_fit || runs_out_in_time(prediction) ? kExitNo : kExitYes;
 }
 
 }  // namespace gpucast::cli

@@ -45,11 +45,13 @@ namespace gpucast::cli {
 namespace {
 
 constexpr const char* kFirstRank = "0";
+constexpr const char* kUsualSteps = "3";
 
 struct RunCommand {
   std::string gpu, output, format = "text", cudnn = "auto", values = "auto", assume = "typical";
   std::string ranks = kFirstRank;
-  std::string steps = "3";
+  std::string steps;  // "": kUsualSteps, and a few more where memory grows
+  int64_t steps_total = 0;
   bool until_end = false;
   int64_t max_length = 0, gpus = 1, world_size = 0;
   double timeout_s = 0, confidence = kDefaultConfidence;
@@ -150,10 +152,11 @@ int64_t size_of_standard_error() {
 }
 
 // The prediction of the rank and device that decides the verdict, with the figures of all.
-Prediction predict_job(const std::vector<std::string>& files, bool kept, double confidence) {
+Prediction predict_job(const std::vector<std::string>& files, bool kept, const RunCommand& options) {
   std::vector<Prediction> predictions;
   predictions.reserve(files.size());
-  for (const std::string& file : files) predictions.push_back(predict(read_trace(file), std::nullopt, confidence));
+  for (const std::string& file : files) predictions.push_back(predict(read_trace(file), std::nullopt, options.confidence));
+  for (Prediction& prediction : predictions) prediction.steps_total = options.steps_total;
   if (predictions.size() == 1) return predictions.front();
   Ranks ranks = compare_ranks(predictions);
   for (size_t i = 0; kept && i < files.size(); ++i) ranks.lines[i].capture_path = files[i];
@@ -176,7 +179,8 @@ run::RunSettings settings_of(const RunCommand& options) {
   settings.gpu_chosen = !options.gpu.empty();
   settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
   settings.gpus = options.gpus;
-  settings.steps = run::parse_steps(options.until_end ? run::kUntilEnd : options.steps);
+  settings.steps = run::parse_steps(options.until_end ? run::kUntilEnd : options.steps.empty() ? kUsualSteps : options.steps);
+  settings.may_go_on = !options.until_end && options.steps.empty();
   settings.timeout_s = options.timeout_s;
   settings.enforce_capacity = options.enforce_capacity;
   settings.cudnn = cudnn_to_ask(options.cudnn);
@@ -255,10 +259,10 @@ bool run_and_capture(const RunCommand& options, const std::string& program, run:
 
 // Fills the report of a batch's job. Returns the job's exit code.
 int report_to_job(const RunCommand& options, const Captures& captures, JobResult* job) {
-  const Prediction prediction = predict_job(captures.files, captures.kept, options.confidence);
+  const Prediction prediction = predict_job(captures.files, captures.kept, options);
   job->report = json_report(prediction);
   const bool timed_out = job->error && job->error->code == "timeout";
-  const int exit_code = captures.failed || timed_out ? kExitFailed : std::max<int>(captures.worst, exit_code_of(prediction.verdict));
+  const int exit_code = captures.failed || timed_out ? kExitFailed : std::max<int>(captures.worst, exit_code_of(prediction));
   if (exit_code == kExitFailed && !job->error)
     job->error = run::RunError("no_verdict", Error("there is nothing to judge: see the report's warnings"));
   return exit_code;
@@ -269,7 +273,7 @@ int report_to_user(const RunCommand& options, Captures* captures) {
   int answer = kExitYes;
   bool reader_gone = false;
   try {
-    const Prediction prediction = predict_job(captures->files, captures->kept, options.confidence);
+    const Prediction prediction = predict_job(captures->files, captures->kept, options);
     const std::string judged = !captures->kept    ? ""
                                : prediction.ranks ? prediction.ranks->lines[prediction.ranks->judged].capture_path
                                                   : captures->files.front();
@@ -360,9 +364,9 @@ void declare_run(Arguments& arguments) {
   arguments.option("--ranks", &options.ranks, "which of them, e.g. 0,8").shows_default();
   arguments
       .option("--steps", &options.steps,
-              "end after this many optimizer steps; auto: when the peaks stop growing, including an evaluation that follows soon; "
-              "until-end: not before the script")
-      .shows_default();
+              "end after this many optimizer steps (default: 3, and more where memory grows, until that is certain); auto: when the peaks "
+              "stop growing, including an evaluation that follows soon; until-end: not before the script");
+  declare_steps_total(arguments, &options.steps_total);
   arguments.flag("--until-end", &options.until_end, "as --steps until-end");
   arguments.flag("--real-time", &options.real_time,
                  "run the script to its end at the card's predicted speed: it waits for the card, and measures the card's times");

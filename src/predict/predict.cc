@@ -26,6 +26,7 @@
 #include "src/loader/loader_model.h"
 #include "src/predict/analysis.h"
 #include "src/predict/facts.h"
+#include "src/predict/growth.h"
 #include "src/predict/least_capacity.h"
 #include "src/predict/place.h"
 #include "src/predict/verdict.h"
@@ -159,6 +160,26 @@ void judge_cards(const MemoryNeed& need, const Gpu& gpu, const JobFacts& job, Pr
   std::stable_sort(out->cards.begin(), out->cards.end(), [](const CardFit& a, const CardFit& b) { return a.total_bytes < b.total_bytes; });
 }
 
+// A job whose memory grows fits for some steps only.
+void add_growth(const Facts& facts, const Gpu& gpu, Prediction* out) {
+  if (!out->growth) return;
+  int64_t capacity_bytes = static_cast<int64_t>(usable_capacity_bytes(gpu, facts.job.cuda_major));
+  for (const LedgerLine& line : facts.job.own_lines) capacity_bytes -= line.expected_bytes;
+  if (out->growth->fills_bytes > 0) {
+    out->warnings.push_back({"memory_fills", fmt::format("Memory grows by {} a step, and will until {} more are in use: {} is full then.",
+                                                         format_bytes(out->growth->bytes_per_step), format_bytes(out->growth->fills_bytes),
+                                                         out->growth->holders.front().name)});
+    return;
+  }
+  if (!fits_now(out->verdict)) {
+    if (out->verdict == Verdict::does_not_fit) out->verdict_reason += "; it " + growth_sentence(*out->growth);
+    return;
+  }
+  find_oom_step(facts.history, facts.trace, capacity_bytes, out->gpu_total_bytes, &*out->growth);
+  out->verdict = Verdict::grows;
+  out->verdict_reason = growth_sentence(*out->growth);
+}
+
 }  // namespace
 
 void check_confidence(double confidence) {
@@ -202,6 +223,7 @@ std::shared_ptr<const Facts> follow(Trace trace) {
   for (size_t i = 0; i < categories.size(); ++i) out.categories.push_back({category_name(static_cast<Category>(i)), categories[i]});
   if (!is_snapshot) add_step_and_phase_peaks(lifetimes, attribution, &out);
   out.oom = oom_place(given, lifetimes, attribution);
+  if (!is_snapshot) out.growth = find_growth(given, facts.conf, lifetimes, attribution);
 
   // The ledger's facts about the job.
   out.convolutions = given.convolutions;
@@ -282,6 +304,7 @@ Analysis judge(std::shared_ptr<const Facts> followed, const std::optional<std::s
   if (!need.nothing_to_judge.empty()) out.min_capacity_bytes = out.min_capacity_expandable_bytes = std::nullopt;
   out.needs_reclaim = judgement.needs_reclaim;
   out.device = judgement.device;
+  add_growth(facts, gpu, &out);
   if (!out.gpu_chosen) {
     need.cut_by_oom = need.cut_by_oom || need.ended_in_oom;
     need.ended_in_oom = false;
@@ -289,6 +312,9 @@ Analysis judge(std::shared_ptr<const Facts> followed, const std::optional<std::s
     const int64_t least_bytes = facts.least.own_settings_bytes.value_or(facts.begin_after_failures ? lifetimes.peak_reserved.bytes : 0);
     need.runs_at = [&](int64_t capacity_bytes) { return RunsAt{capacity_bytes >= least_bytes, 0}; };
     judge_cards(need, captured, facts.job, &out);
+    for (CardFit& card : out.cards) {
+      if (out.growth && out.growth->fills_bytes == 0 && fits_now(card.verdict)) card.verdict = Verdict::grows;
+    }
     if (is_snapshot) {
       for (CardFit& card : out.cards) card.same_capability = true;  // the snapshot does not name its card
     }

@@ -13,6 +13,8 @@ namespace {
 int severity(Verdict verdict) {
   switch (verdict) {
     case Verdict::does_not_fit:
+      return 4;
+    case Verdict::grows:
       return 3;
     case Verdict::tight:
       return 2;

@@ -16,6 +16,8 @@ const char* verdict_name(Verdict verdict) {
       return "does_not_fit";
     case Verdict::none:
       return "none";
+    case Verdict::grows:
+      return "grows";
   }
   return "";
 }

@@ -1,6 +1,7 @@
 // `gpucast explain` for scripts. Fields are added, not removed: docs/reference/explain.md is the contract.
 
 #include "gpucast/explain.h"
+#include "src/report/growth_json.h"
 #include "src/report/json_parts.h"
 #include "src/report/user_frame.h"
 
@@ -64,6 +65,7 @@ std::string explain_json(const Explanation& e) {
   });
   out["verdict"] = verdict_name(p.verdict);
   out["verdict_reason"] = p.verdict_reason;
+  out["growth"] = p.growth ? growth_json(*p.growth) : Json();
   out["oom"] = nullptr;
   if (p.oom && e.out_of_memory) {
     out["oom"] = {{"at", place_json(p.oom->place)},

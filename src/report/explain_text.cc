@@ -90,7 +90,7 @@ void write_paragraph(const std::string& first, std::string_view text, TextWriter
 
 std::string verdict_words(Verdict verdict) {
   if (verdict == Verdict::none) return "no verdict";
-  return verdict == Verdict::fits ? "fits" : verdict == Verdict::tight ? "tight" : "does not fit";
+  return verdict == Verdict::does_not_fit ? "does not fit" : verdict_name(verdict);
 }
 
 void write_headline(const Prediction& p, TextWriter* out) {
@@ -318,7 +318,7 @@ void write_remedies(const Explanation& e, TextWriter* out) {
     }
   }
   const Prediction& p = e.prediction;
-  if (p.verdict != Verdict::fits && p.min_capacity_bytes) {
+  if (p.verdict != Verdict::fits && p.verdict != Verdict::grows && p.min_capacity_bytes) {
     std::string text = fmt::format("As it is, it runs on a card of {}", format_bytes(*p.min_capacity_bytes));
     if (p.min_capacity_expandable_bytes && *p.min_capacity_expandable_bytes < *p.min_capacity_bytes) {
       text += fmt::format(", with expandable_segments:True on one of {}", format_bytes(*p.min_capacity_expandable_bytes));
@@ -339,6 +339,7 @@ void write_remedies(const Explanation& e, TextWriter* out) {
 std::string explain_text(const Explanation& explanation, const std::string& file, bool colour) {
   TextWriter out(colour);
   write_headline(explanation.prediction, &out);
+  if (explanation.prediction.growth) write_growth(*explanation.prediction.growth, &out);
   write_out_of_memory(explanation, &out);
   write_at_the_peak(explanation, &out);
   write_free_memory(explanation, &out);

@@ -1,6 +1,7 @@
 // The report for scripts. Fields are added, not removed: docs/reference/report-json.md is the contract.
 
 #include "gpucast/report.h"
+#include "src/report/growth_json.h"
 #include "src/report/json_parts.h"
 
 namespace gpucast {
@@ -129,6 +130,8 @@ std::string json_report(const Prediction& p) {
   });
   if (p.gpu_time) out["gpu_time"] = time_range_json(*p.gpu_time);
   if (p.loader_batch) out["loader"] = {{"workers", p.loader_workers}, {"batch", time_range_json(*p.loader_batch)}};
+  out["growth"] = p.growth ? growth_json(*p.growth) : Json();
+  out["steps_total"] = p.steps_total > 0 ? Json(p.steps_total) : Json();
   out["oom"] = p.oom ? oom_json(*p.oom) : Json();
   out["matches_recorded"] = optional_json(p.matches_recorded);
   out["cards"] = list_json(p.cards, [](const CardFit& card) {

@@ -42,7 +42,7 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
   const auto judge_by = [&](const std::string& gpu) {
     return capture_path.empty() ? run_on(gpu) : fmt::format("gpucast analyze {} --gpu {}", shell_quote({capture_path}), gpu);
   };
-  if (!capture_path.empty() && (p.verdict == Verdict::tight || p.verdict == Verdict::does_not_fit)) {
+  if (!capture_path.empty() && (p.verdict == Verdict::tight || p.verdict == Verdict::grows || p.verdict == Verdict::does_not_fit)) {
     next.push_back({"why, and what would reduce it:", fmt::format("gpucast explain {}", shell_quote({capture_path}))});
   }
   if (p.source == "snapshot") {
@@ -54,7 +54,7 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
   } else if (!p.gpu_chosen) {
     // The smallest card that the job fits, because there the error of using another card's capture matters most.
     for (const CardFit& card : p.cards) {
-      if (card.verdict != Verdict::fits) continue;
+      if (card.verdict != Verdict::fits && card.verdict != Verdict::grows) continue;
       next.push_back({"exact for one card:", run_on(card.gpu)});
       break;
     }

@@ -12,6 +12,7 @@
 #include "gpucast/report.h"
 #include "src/base/bytes.h"
 #include "src/base/command_words.h"
+#include "src/report/growth_text.h"
 #include "src/report/next_command.h"
 #include "src/report/text_writer.h"
 #include "src/report/user_frame.h"
@@ -32,6 +33,9 @@ void write_verdict(const Prediction& p, TextWriter* out) {
       fmt::format("on {} ({}{})", p.gpu_id, p.gpu_name.empty() ? "" : p.gpu_name + ", ", format_bytes(p.gpu_total_bytes));
   out->line(fmt::format("{} {}", out->paint(words, colour), card));
   if (!p.verdict_reason.empty()) out->wrapped("  ", p.verdict_reason);
+  if (p.growth && p.growth->oom_step && p.steps_total > 0)
+    out->wrapped("  ", fmt::format("the job has {} steps: it {}", p.steps_total,
+                                   runs_out_in_time(p) ? "runs out of memory before its end" : "ends before that"));
 }
 
 void write_run(const Prediction& p, TextWriter* out) {
@@ -245,6 +249,7 @@ void write_cards(const Prediction& p, TextWriter* out) {
   };
   list("fits", Verdict::fits);
   list("tight", Verdict::tight);
+  list("grows", Verdict::grows);
   list("does not fit", Verdict::does_not_fit);
   if (other)
     out->wrapped("  * ",
@@ -275,6 +280,7 @@ std::string text_report(const Prediction& prediction, const TextOptions& options
   TextWriter out(options.colour);
   write_verdict(prediction, &out);
   write_run(prediction, &out);
+  if (prediction.growth) write_growth(*prediction.growth, &out);
   write_ranks(prediction, &out);
   write_device(prediction, &out);
   if (!prediction.partial) {  // else the allocated bytes are not known

@@ -66,6 +66,8 @@ Headline headline_of(Verdict verdict) {
       return {"TIGHT", "1;33"};
     case Verdict::does_not_fit:
       return {"DOES NOT FIT", "1;31"};
+    case Verdict::grows:
+      return {"GROWS", "1;33"};
     case Verdict::none:
       return {"NO VERDICT", "1;33"};
   }

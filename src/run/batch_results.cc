@@ -21,7 +21,8 @@ Json problem_json(const JobProblem& problem) {
 std::string status_of(int exit_code, const Json& report) {
   if (exit_code == kExitNo) return "does_not_fit";
   if (exit_code != kExitYes) return "failed";
-  return report.value("verdict", "") == "tight" ? "tight" : "fits";
+  const std::string verdict = report.value("verdict", "");
+  return verdict == "tight" || verdict == "grows" ? verdict : "fits";
 }
 
 std::string duration_text(double seconds) {

@@ -84,6 +84,7 @@ void write_session(const std::string& session_folder, const std::string& library
   session["mode"] = settings.mode;
   session["warp"] = settings.clock == 2;
   session["steps"] = settings.steps;
+  session["may_go_on"] = settings.may_go_on;
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   session["deadline_unix_s"] = settings.timeout_s > 0 ? now_s + settings.timeout_s : 0.0;
   session["cudnn"] = settings.cudnn;

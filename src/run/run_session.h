@@ -31,6 +31,7 @@ struct RunSettings {
   int64_t world_size = 0;          // of a job that runs only the ranks in `ranks`; 0: all run
   std::vector<int64_t> ranks;
   int64_t steps = 3;                 // or kStepsUntilEnd, kStepsAuto
+  bool may_go_on = false;            // `steps` is not the user's: a few more show whether memory grows
   int64_t gpus = 1;                  // number of cards in the virtual machine
   double timeout_s = 0;              // 0: none
   bool measure_loader = false;       // measure it once the capture is complete

@@ -204,7 +204,7 @@ class PlanFinder {
   }
 
   static bool fits(const Plan& plan) {
-    return !plan.figures.failed && (plan.figures.verdict == Verdict::fits || plan.figures.verdict == Verdict::tight);
+    return !plan.figures.failed && fits_now(plan.figures.verdict);
   }
   static bool is_timed(const Plan& plan) { return fits(plan) && plan.figures.step.expected_ns > 0; }
 

@@ -71,7 +71,7 @@ void fill(const RankFacts& ranks, const RentOptions& options, RentRow* row) {
     return;
   }
   judge_memory(ranks, options, row);
-  if (row->verdict == Verdict::fits || row->verdict == Verdict::tight) add_time(ranks, options, row);
+  if (fits_now(row->verdict)) add_time(ranks, options, row);
   add_prices(row);
 }
 
@@ -100,7 +100,7 @@ void rank_rent(const RentOptions& options, const std::function<RankFacts(const G
     }
   }
   const auto place = [](const RentRow& row) {
-    const bool fits = row.problem.empty() && (row.verdict == Verdict::fits || row.verdict == Verdict::tight);
+    const bool fits = row.problem.empty() && fits_now(row.verdict);
     const int group = !row.problem.empty() ? 3 : !fits ? 2 : row.step.expected_ns > 0 ? 0 : 1;
     // All rows train the same in a step, so the price of a million is in the order of an epoch's.
     const double price = row.million_price > 0 ? row.million_price : row.price_per_hour;

@@ -256,6 +256,40 @@ void read_communicators(Reading& reading, od::object object) {
   if (!whole) reading.problem(Problem::bad_record, "'communicators'");
 }
 
+constexpr size_t kMostHolders = 1000;
+
+void read_holders(Reading& reading, od::object object) {
+  const bool whole = each_field(object, [&](std::string_view key, auto value) {
+    od::array holders;
+    if (key != "holders" || value.get_array().get(holders) != simdjson::SUCCESS) return;
+    for (auto entry : holders) {
+      od::object fields;
+      if (entry.get_object().get(fields) != simdjson::SUCCESS || reading.trace.kept_holders.size() >= kMostHolders) continue;
+      KeptHolder& holder = reading.trace.kept_holders.emplace_back();
+      each_field(fields, [&](std::string_view field, auto of_holder) {
+        if (field == "name") holder.name = text_of(of_holder);
+        if (field == "what") holder.what = text_of(of_holder);
+        if (field == "container") holder.container = text_of(of_holder);
+        if (field == "node") holder.node = text_of(of_holder);
+        if (field == "length") (void)set_int(of_holder, &holder.length);
+        if (field == "bound") (void)set_int(of_holder, &holder.bound);
+        if (field == "removes") set_bool(of_holder, &holder.removes);
+        if (field == "graph") set_bool(of_holder, &holder.graph);
+        od::array list;
+        if (field != "kept_at" && field != "addresses") return;
+        if (field == "addresses") {
+          for (const int64_t address : integers_of(of_holder)) holder.addresses.push_back(static_cast<uint64_t>(address));
+        } else if (of_holder.get_array().get(list) == simdjson::SUCCESS) {
+          for (auto line : list) holder.kept_at.push_back(text_of(line));
+        }
+      });
+      holder.length = std::clamp<int64_t>(holder.length, 0, INT32_MAX);
+      holder.bound = std::clamp<int64_t>(holder.bound, 0, INT32_MAX);
+    }
+  });
+  if (!whole) reading.problem(Problem::bad_record, "'holders'");
+}
+
 void read_warning(Reading& reading, od::object object) {
   CaptureWarning warning;
   each_field(object, [&](std::string_view key, auto value) {

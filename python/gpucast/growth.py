@@ -9,7 +9,7 @@ import time
 import types
 from bisect import bisect_left
 
-from . import patching, process, steps
+from . import patching, process
 
 _LEAST = 6  # steps: those of steps 2, 3 and 4 that are alive after 6 show whether each step leaves the same
 _LATER = (9, 13, 20, 30, 45, 60)  # where the survivors are looked at again, while they may still be those of a buffer that fills
@@ -287,13 +287,15 @@ class _Search:
         path = name + "".join(reversed([link for link in links if link.startswith(".")]))
         kind = next((kind.__name__ for kind in (collections.deque, list, dict, set) if isinstance(collection, kind)), "variable")
         bound = getattr(collection, "maxlen", None) or 0
+        own_name, files, hooks = path.rpartition(".")[2], {file, own_file}, "_hooks" in path
         holder = {
             "name": path,
             "what": what,
-            "container": "hooks" if "_hooks" in path else kind,
+            "container": "hooks" if hooks else kind,
             "length": len(collection) if collection is not None else 0,
             "bound": bound,
-            "removes": collection is not None and not bound and _removes(path.rpartition(".")[2], {file, own_file}),
+            "removes": collection is not None and not bound and not hooks and _removes(own_name, files),
+            "kept_at": _kept_at(own_name, hooks, files | _main_file() if hooks else files),
         }
         return (path, what, id(collection) if collection is not None else 0), holder
 
@@ -340,45 +342,93 @@ def _frames():
     return frames
 
 
+def _main_file():
+    return {getattr(sys.modules.get("__main__"), "__file__", None) or ""}
+
+
 def _key_of(mapping, value):
     return next((str(key) for key, one in list(mapping.items()) if one is value), "?")
 
 
-# ---- whether the script also takes from a collection ----------------------------------------------------------------------------------
+# ---- what the script does with a collection -----------------------------------------------------------------------------------------------
 
 _REMOVALS = ("pop", "popleft", "popitem", "clear", "remove", "reset")
+_ADDITIONS = ("append", "extend", "add", "insert", "update", "setdefault", "appendleft", "put")
+_MOST_LINES = 4
 _read = {}  # file -> its syntax tree, or None
 
 
+def _trees(files):
+    for path in sorted(filter(None, files)):
+        if path not in _read:
+            try:
+                with open(path, encoding="utf-8") as source:
+                    _read[path] = ast.parse(source.read())
+            except (OSError, SyntaxError, ValueError):
+                _read[path] = None
+        if _read[path] is not None:
+            yield path, _read[path]
+
+
 def _removes(name, files):
-    return bool(name) and any(_takes_from(path, name) for path in files if path)
+    """Whether the script also takes entries out of the collection `name`."""
+    return bool(name) and any(_takes_from(node, name) for _, tree in _trees(files) for node in ast.walk(tree))
 
 
-def _takes_from(path, name):
-    if path not in _read:
-        try:
-            with open(path, encoding="utf-8") as source:
-                _read[path] = ast.parse(source.read())
-        except (OSError, SyntaxError, ValueError):
-            _read[path] = None
-    tree = _read[path]
-    return tree is not None and any(_removal(node, name) for node in ast.walk(tree))
+def _kept_at(name, hooks, files):
+    """The lines that put something into the collection or variable `name`."""
+    lines = []
+    for path, tree in _trees(files) if name else ():
+        found = {node.lineno for node in ast.walk(tree) if (_adds_hook(node) if hooks else _adds_to(node, name))}
+        lines += [f"{path}:{number}" for number in sorted(found)]
+    return lines[:_MOST_LINES]
 
 
-def _named(node, name):
+def _is(node, name):
     return isinstance(node, ast.Name) and node.id == name or isinstance(node, ast.Attribute) and node.attr == name
 
 
-def _removal(node, name):
+def _under(node):
+    """`history` of `history[key]["loss"]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def _targets(node):
+    if isinstance(node, ast.AugAssign):
+        return [node.target]
+    found = []
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        found += target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    return found
+
+
+def _takes_from(node, name):
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in _REMOVALS and _named(node.func.value, name)
+        return node.func.attr in _REMOVALS and _is(node.func.value, name)
     if isinstance(node, ast.Delete):
-        return any(isinstance(target, ast.Subscript) and _named(target.value, name) for target in node.targets)
-    if isinstance(node, ast.Assign):
-        # A slice or an entry is replaced, or a shorter copy takes its name.
-        for target in node.targets:
-            if isinstance(target, ast.Subscript) and _named(target.value, name) and isinstance(target.slice, ast.Slice):
-                return True
-            if _named(target, name) and isinstance(node.value, ast.Subscript) and _named(node.value.value, name):
-                return True
+        return any(isinstance(target, ast.Subscript) and _is(target.value, name) for target in node.targets)
+    for target in _targets(node) if isinstance(node, ast.Assign) else ():
+        # A slice is replaced, or a shorter copy takes the name.
+        if isinstance(target, ast.Subscript) and _is(target.value, name) and isinstance(target.slice, ast.Slice):
+            return True
+        if _is(target, name) and isinstance(node.value, ast.Subscript) and _is(node.value.value, name):
+            return True
     return False
+
+
+def _adds_to(node, name):
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in _ADDITIONS and _is(_under(node.func.value), name)
+    for target in _targets(node):
+        if isinstance(target, ast.Subscript) and _is(_under(target), name):
+            return True
+        # `total += loss`, or `hidden = step(hidden)`: not where the name is set to something new.
+        if _is(target, name) and not isinstance(node.value, (ast.Constant, ast.List, ast.Dict, ast.Set)):
+            return isinstance(node, ast.AugAssign) or any(_is(inner, name) for inner in ast.walk(node.value))
+    return False
+
+
+def _adds_hook(node):
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "register" in node.func.attr and "hook" in node.func.attr

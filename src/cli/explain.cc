@@ -43,6 +43,7 @@ struct ExplainCommand {
   Input input;
   std::string format = "text";
   bool rerun = false;
+  int64_t steps_total = 0;
 };
 
 // ---- running the script again ----------------------------------------------------------------------------------------------
@@ -208,7 +209,9 @@ int explain_file(const ExplainCommand& options) {
   } else {
     std::fputs(explain_text(explanation, options.input.path, colour_wanted()).c_str(), stdout);
   }
-  return exit_code_of(analysis.prediction.verdict);
+  Prediction judged = analysis.prediction;
+  judged.steps_total = options.steps_total;
+  return exit_code_of(judged);
 }
 
 }  // namespace
@@ -216,6 +219,7 @@ int explain_file(const ExplainCommand& options) {
 void declare_explain(Arguments& arguments) {
   auto options = std::make_shared<ExplainCommand>();
   declare_input(arguments, &options->input);
+  declare_steps_total(arguments, &options->steps_total);
   arguments.flag("--rerun", &options->rerun, "run the captured command again under each what-if that can matter, and say what it saves");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--traced-batch", &options->input.profile.traced_batch_size, "the batch size of a profiler trace, where it does not say")

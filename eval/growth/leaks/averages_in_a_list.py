@@ -1,0 +1,23 @@
+"""An average of the weights is a new list in each step, and all are kept.
+
+bytes a step: (2 * 1024 * 4096 + 4096 + 1024) * 4
+(all parameters)
+"""
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+averages = [[parameter.detach().clone() for parameter in model.parameters()]]
+
+for step in range(5000):
+    batch = torch.randn(2048, 1024, device="cuda")
+    out = model(batch)
+    loss = out.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    averages.append([old.lerp(new.detach(), 0.1) for old, new in zip(averages[-1], model.parameters())])  # kept here

@@ -1,0 +1,23 @@
+"""A state is carried over from step to step, with the graph of all steps.
+
+bytes a step: 2048 * 1024 * 4
+(the result of tanh, which tanh keeps for a backward pass)
+"""
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+state = torch.zeros(2048, 1024, device="cuda", requires_grad=True)
+
+for step in range(5000):
+    batch = torch.randn(2048, 1024, device="cuda")
+    out = model(batch)
+    loss = out.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    state = torch.tanh(state + out.detach())  # kept here

@@ -1,0 +1,25 @@
+"""Copies of the optimizer state are kept.
+
+bytes a step: (2 * 1024 * 4096 + 4096 + 1024) * 4
+(the momentum of all parameters)
+"""
+
+import copy
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+states = []
+
+for step in range(5000):
+    batch = torch.randn(2048, 1024, device="cuda")
+    out = model(batch)
+    loss = out.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    states.append(copy.deepcopy(optimizer.state_dict()))  # kept here

@@ -1,0 +1,19 @@
+"""A ring of entries in one tensor."""
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+ring = torch.zeros(50, 1024, device="cuda")
+
+for step in range(5000):
+    batch = torch.randn(2048, 1024, device="cuda")
+    out = model(batch)
+    loss = out.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    ring[step % 50] = out.detach().mean(0)

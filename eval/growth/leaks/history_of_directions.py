@@ -14,7 +14,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 directions = []
 before = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
-for step in range(5000):
+for _ in range(5000):
     batch = torch.randn(2048, 1024, device="cuda")
     out = model(batch)
     loss = out.pow(2).mean()

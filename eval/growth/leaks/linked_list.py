@@ -20,7 +20,7 @@ class Entry:
 
 last = None
 
-for step in range(5000):
+for _ in range(5000):
     batch = torch.randn(2048, 1024, device="cuda")
     out = model(batch)
     loss = out.pow(2).mean()

@@ -9,7 +9,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 compiled = torch.compile(model, backend="aot_eager")
 
-for step in range(5000):
+for _ in range(5000):
     batch = torch.randn(2048, 1024, device="cuda")
     out = compiled(batch)
     loss = out.pow(2).mean()

@@ -8,7 +8,7 @@ torch.backends.cudnn.benchmark = True
 model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 64, 3)).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-for step in range(5000):
+for _ in range(5000):
     batch = torch.randn(16, 3, 64, 64, device="cuda")
     out = model(batch)
     loss = out.pow(2).mean()

@@ -16,7 +16,7 @@ for _ in range(12):
     finder.zero_grad()
     finder.param_groups[0]["lr"] *= 2
 
-for step in range(5000):
+for _ in range(5000):
     batch = torch.randn(2048, 1024, device="cuda")
     out = model(batch)
     loss = out.pow(2).mean()

@@ -9,7 +9,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 scaler = torch.amp.GradScaler("cuda")
 
-for step in range(5000):
+for _ in range(5000):
     batch = torch.randn(2048, 1024, device="cuda")
     with torch.autocast("cuda", dtype=torch.float16):
         out = model(batch)

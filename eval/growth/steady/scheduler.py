@@ -9,7 +9,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(0.1, device="c
 
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
 
-for step in range(5000):
+for _ in range(5000):
     batch = torch.randn(2048, 1024, device="cuda")
     out = model(batch)
     loss = out.pow(2).mean()

@@ -48,8 +48,22 @@ class Steps:
             patching.safely(session.write, "stepped")
             patching.safely(process.ranks)  # at the end torch.distributed may no longer know it
         count = self.count(optimizer) + 1
+        if count == 1 and self.rounds > 1 and self._replaces_all(optimizer):
+            count += self.rounds
         self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
         return count
+
+    def _replaces_all(self, optimizer):
+        """Whether `optimizer` goes on with the parameters of all that stepped before, as after a search for the learning rate."""
+        own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        before = [(key, reference) for key, (reference, count) in list(self._optimizers.items()) if count > 0 and reference() is not None]
+        for _, reference in before:
+            groups = getattr(reference(), "param_groups", ())
+            if not any(id(parameter) in own for group in groups for parameter in group["params"]):
+                return False
+        for key, reference in before:
+            self._optimizers[key] = (reference, 0)
+        return True
 
     def rounds_after(self, taken):
         """The complete rounds after the step number `taken` of an optimizer."""

@@ -198,6 +198,7 @@ std::vector<std::string> read_what_ifs(const ConfigReader& read, const TomlValue
 void read_shared_key(const ConfigReader& read, const TomlValue& value, Job* job) {
   const std::string& key = value.key;
   if (key == "gpu") job->gpus = read_gpus(read, value);
+  if (key == "steps_total") job->steps_total = static_cast<int64_t>(read.number(value, 1, 1e12, "such as steps_total = 20000"));
   if (key == "steps") job->steps = read_steps(read, value);
   if (key == "environment") read_environment(read, value, job);
   if (key == "folder") job->folder = read.text(value, "folder = \"examples\"");
@@ -208,7 +209,7 @@ void read_shared_key(const ConfigReader& read, const TomlValue& value, Job* job)
 }
 
 const std::vector<std::string>& shared_keys() {
-  static const std::vector<std::string> keys{"gpu", "steps", "environment", "folder", "what_if", "timeout_s", "confidence", "limits"};
+  static const std::vector<std::string> keys{"gpu", "steps", "steps_total", "environment", "folder", "what_if", "timeout_s", "confidence", "limits"};
   return keys;
 }
 

@@ -31,6 +31,7 @@ struct Job {
   std::string capture;            // a capture file instead of a command; "": none
   std::vector<std::string> gpus;  // as in `gpucast gpus`
   std::string steps;              // "": the default of `gpucast run`
+  int64_t steps_total = 0;        // the job's own number, for memory that grows; 0: not given
   std::vector<std::pair<std::string, std::optional<std::string>>> environment;
   std::string folder;  // relative to the file's; "": the file's
   std::vector<std::string> what_ifs;

@@ -31,6 +31,7 @@ Analysis deciding_rank(const Job& job, const std::vector<std::shared_ptr<const F
   std::vector<Prediction> predictions;
   for (const auto& facts : ranks) {
     all.push_back(judge(facts, gpu, job.confidence));
+    all.back().prediction.steps_total = job.steps_total;
     predictions.push_back(all.back().prediction);
   }
   return std::move(all[compare_ranks(predictions).judged]);
@@ -54,11 +55,13 @@ std::optional<int64_t> step_ns_of(const Job& job, const std::vector<std::shared_
 }
 
 LimitResult judge_fits(const Limit& limit, const Prediction& p) {
-  LimitResult out{limit, p.verdict == Verdict::does_not_fit ? Outcome::broken : Outcome::passed, {}, {}, {}};
+  const bool fits = fits_now(p.verdict) && !runs_out_in_time(p);
+  LimitResult out{limit, fits ? Outcome::passed : Outcome::broken, {}, {}, {}};
   out.now = format_mib(p.device.request_bytes);
   out.most = format_mib(p.gpu_total_bytes);
   out.sentence = p.verdict_reason;
   if (p.verdict == Verdict::tight) out.now += ", tight";
+  if (p.verdict == Verdict::grows) out.now += ", grows";
   return out;
 }
 

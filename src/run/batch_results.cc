@@ -22,7 +22,7 @@ std::string status_of(int exit_code, const Json& report) {
   if (exit_code == kExitNo) return "does_not_fit";
   if (exit_code != kExitYes) return "failed";
   const std::string verdict = report.value("verdict", "");
-  return verdict == "tight" || verdict == "grows" ? verdict : "fits";
+  return verdict == "tight" || verdict == "grows" ? "tight" : "fits";
 }
 
 std::string duration_text(double seconds) {

@@ -39,7 +39,7 @@ export interface Prediction {
   steps: number;
   steps_requested: number;
   end_reason: string;
-  verdict: "fits" | "tight" | "does_not_fit" | "none";
+  verdict: "fits" | "tight" | "grows" | "does_not_fit" | "none";
   verdict_reason: string;
   peak: {
     allocated_bytes: number;
@@ -54,9 +54,18 @@ export interface Prediction {
   min_capacity_expandable_segments_bytes: number | null;
   categories: { name: string; bytes: number }[];
   oom: (Place & { requested_bytes: number; free_bytes: number; count: number; ended_run: boolean }) | null;
+  growth: Growth | null;
   cards: { name: string; capacity_bytes: number; verdict: string; device: { expected_bytes: number } }[];
   counts: { allocator_events: number; kernels: number };
   warnings: { code: string; message: string }[];
+}
+
+// Memory that grows from step to step: docs/reference/report-json.md.
+export interface Growth {
+  kind: "allocated" | "reserved";
+  bytes_per_step: number;
+  fills_bytes: number | null;
+  holders: { bytes_per_step: number; name: string; what: string; container: string; length: number; kept_at: string[]; made: { line: string | null; module: string }[]; remedy: string }[];
 }
 
 // What a step waits for, with the figures of `gpucast time` and the sentences of its text report.

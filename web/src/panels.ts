@@ -27,7 +27,7 @@ export function deviceLines(p: Prediction): Line[] {
   return lines;
 }
 
-const kVerdicts = { fits: ["Fits", "✓"], tight: ["Tight", "!"], does_not_fit: ["Does not fit", "✕"], none: ["No verdict", "?"] } as const;
+const kVerdicts = { fits: ["Fits", "✓"], tight: ["Tight", "!"], does_not_fit: ["Does not fit", "✕"], grows: ["Grows", "↗"], none: ["No verdict", "?"] } as const;
 
 export function quoted(words: string[]): string {
   return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
@@ -232,8 +232,21 @@ function run(p: Prediction): void {
       ...item("cards it fits", fits.join(", ")),
     ),
     p.oom ? el("p", { class: "warning bad" }, `Out of memory at event ${format.whole(p.oom.event)}: ${format.bytes(p.oom.requested_bytes)} were requested, ${format.bytes(p.oom.free_bytes)} were free.${p.oom.ended_run ? " The run ended by it." : ""}`) : null,
+    ...growth(p),
     ...p.warnings.map((warning) => el("p", { class: "warning" }, warning.message)),
   );
+}
+
+// What grows, what holds it and what to do: a paragraph for each holder.
+function growth(p: Prediction): HTMLElement[] {
+  const file = (line: string): string => line.slice(line.lastIndexOf("/", line.indexOf(":")) + 1);
+  return (p.growth?.holders ?? []).slice(0, 3).map((holder) => {
+    const made = holder.made[0];
+    const of = holder.container === "variable" || holder.container === "" ? "" : ` (${holder.container} of ${format.whole(holder.length)})`;
+    const where = [holder.kept_at.length > 0 ? `kept at ${holder.kept_at.map(file).join(", ")}` : "", made?.line ? `made at ${file(made.line)}` : "", made?.module ? `in ${made.module}` : ""];
+    const text = `${format.bytes(holder.bytes_per_step)} a step held by ${holder.name || "nothing in Python"}${of}: ${where.filter((part) => part).join(", ")}. Instead: ${holder.remedy}.`;
+    return el("p", { class: "warning", "data-growth": holder.bytes_per_step }, text);
+  });
 }
 
 export function initPanels(p: Prediction): void {

@@ -39,7 +39,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Report:
-    verdict: str  # fits, tight, does_not_fit
+    verdict: str  # fits, tight, grows, does_not_fit
     verdict_reason: str
     gpu: str
     capacity_bytes: int
@@ -63,7 +63,7 @@ class Report:
 
     @property
     def fits(self) -> bool:
-        """Does it run on this card? "tight" counts as yes, as with the command's exit code."""
+        """Does it run on this card? "tight" and "grows" count as yes, as with the command's exit code."""
         return self.verdict != "does_not_fit"
 
     @classmethod
@@ -118,7 +118,7 @@ class Report:
             f'<td style="text-align:right;font-variant-numeric:tabular-nums">{size}</td><td style="min-width:8em">{bar}</td></tr>'
             for i, (name, size, bar) in enumerate(rows)
         )
-        verdict = {"fits": "&#10003; fits", "tight": "&#9888; tight", "does_not_fit": "&#10007; does not fit"}.get(
+        verdict = {"fits": "&#10003; fits", "tight": "&#9888; tight", "grows": "&#9888; grows", "does_not_fit": "&#10007; does not fit"}.get(
             self.verdict, self.verdict
         )
         return (

@@ -16,7 +16,8 @@ _LATER = (9, 13, 20, 30, 45, 60)  # where the survivors are looked at again, whi
 _LONGEST_S = 60  # of going on by itself
 _MOST_NODES = 500_000  # of autograd, followed
 _MOST_NAMED = 40  # survivors whose holders are looked for
-_MOST_LEVELS, _MOST_WIDE = 10, 200  # from a tensor up to a name; objects of one level
+_MOST_LEVELS, _MOST_WIDE = 14, 200  # from a tensor up to a name; objects of one level
+_MOST_LINKS = 3  # of a name: trainer.metrics.values
 
 _ends = []  # after each step: allocated bytes, the number of the next autograd node
 _began = None  # when the first growth was seen
@@ -164,8 +165,9 @@ def _holders(kept):
             sample += [(alike[place][1], alike[place][2]) for place in places]
         sample = sample[:_MOST_NAMED]
         sampled = {id(tensor) for _, tensor in sample}
-        sample += [(0, tensor) for tensor, *_ in old.values() if id(tensor) not in sampled][:_MOST_NAMED]
-        ours = {id(like), id(chained), id(old), id(sample), id(sampled)} | {id(entry) for entry in (*sample, *like.values(), *old.values())}
+        deep = sorted(old.values(), key=lambda entry: -entry[1])
+        sample += [(0, entry[0]) for entry in deep if id(entry[0]) not in sampled][:_MOST_NAMED]
+        ours = {id(like), id(chained), id(old), id(sample), id(sampled), id(deep)} | {id(entry) for entry in (*sample, *like.values(), *old.values())}
         ours |= {id(entry) for alike in like.values() for entry in alike}
         return _Search(ours).holders(sample, old)
 
@@ -228,12 +230,15 @@ class _Search:
             if id(tensor) in old:
                 _, count, node = old[id(tensor)]
                 group.update(graph=True, old_nodes=max(count, group["old_nodes"]), node=node)
-        return list(groups.values())
+        # A tensor without referrers belongs to a node of a graph, which is no object of Python's. The deepest graph comes first.
+        found = [group for group in groups.values() if group["name"] or group["length"]]
+        return sorted(found, key=lambda group: -group["old_nodes"])
 
     def _climb(self, level):
         """Fills `_parents`, level by level: one pass over all objects finds the referrers of a whole level."""
         seen = {id(one) for one in level}
-        self._ours |= {id(seen)}
+        running = {id(frame) for frame in _running_frames()}  # their variables have names already
+        self._ours |= {id(seen), id(running)}
         for _ in range(_MOST_LEVELS):
             self._ours.add(id(level))
             level = [one for one in level if id(one) not in self._names and not isinstance(one, types.ModuleType)]
@@ -247,7 +252,7 @@ class _Search:
             following = []
             self._ours.add(id(following))
             for parent in referrers:
-                if id(parent) in self._ours or isinstance(parent, (types.FrameType, _Search)) or type(parent).__name__ == "list_iterator":
+                if id(parent) in self._ours or id(parent) in running or isinstance(parent, _Search) or type(parent).__name__ == "list_iterator":
                     continue
                 parent_of = {id(child) for child in gc.get_referents(parent)} & wanted.keys()
                 for child in parent_of:
@@ -284,7 +289,8 @@ class _Search:
             name, what = type(one).__name__, "an object"
             file = getattr(sys.modules.get(type(one).__module__), "__file__", None) or ""
         own_file = getattr(sys.modules.get(type(one).__module__), "__file__", None) or ""
-        path = name + "".join(reversed([link for link in links if link.startswith(".")]))
+        links = [link for link in reversed(links) if link.startswith(".")]
+        path = name + "".join(links if len(links) <= _MOST_LINKS else ())  # a chain: each knows the one before it
         kind = next((kind.__name__ for kind in (collections.deque, list, dict, set) if isinstance(collection, kind)), "variable")
         bound = getattr(collection, "maxlen", None) or 0
         own_name, files, hooks = path.rpartition(".")[2], {file, own_file}, "_hooks" in path
@@ -295,7 +301,7 @@ class _Search:
             "length": len(collection) if collection is not None else 0,
             "bound": bound,
             "removes": collection is not None and not bound and not hooks and _removes(own_name, files),
-            "kept_at": _kept_at(own_name, hooks, files | _main_file() if hooks else files),
+            "kept_at": _kept_at(own_name, hooks, files | _main_file() if hooks else files) or _kept_at(name, False, files),
         }
         return (path, what, id(collection) if collection is not None else 0), holder
 
@@ -328,13 +334,18 @@ class _Search:
         return 4 if isinstance(parent, (tuple, types.CellType, types.FunctionType, types.MethodType)) else 6, parent, ""
 
 
-def _frames():
-    """Of all threads, and of the exception that ended the script."""
+def _running_frames():
     frames = []
     for frame in sys._current_frames().values():
         while frame is not None:
             frames.append(frame)
             frame = frame.f_back
+    return frames
+
+
+def _frames():
+    """Those that run, and those of the exception that ended the script."""
+    frames = _running_frames()
     traceback = getattr(getattr(sys, "last_value", None), "__traceback__", None)
     while traceback is not None:
         frames.append(traceback.tb_frame)

@@ -133,7 +133,7 @@ const KeptHolder* holder_of(const Trace& trace, const Lifetimes& lifetimes, cons
   if (best != nullptr) return best;
   // Memory that only a graph holds has no tensor of Python's.
   for (const KeptHolder& holder : trace.kept_holders) {
-    if (holder.graph && (best == nullptr || holder.length > best->length)) best = &holder;
+    if (holder.graph && best == nullptr) best = &holder;  // the deepest graph comes first
   }
   return best;
 }

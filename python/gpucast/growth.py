@@ -69,6 +69,12 @@ def _wants_more():
     counts = [sum(kept.get(step, {}).values()) for step in range(2, len(allocated) - 1)]
     recent = counts[-4:]
     later = next((number for number in _LATER if number > len(allocated)), None)
+    left = [step for step, size in enumerate(counts, 2) if size]
+    if left and not any(recent):
+        # The results of a validation: the next one shows whether they are kept each time.
+        apart = max((after - before for before, after in zip(left, left[1:])), default=left[0])
+        _next = len(allocated) + 1
+        return len(allocated) <= left[-1] + apart + 2
     if not any(recent):
         # A tensor that is replaced by a larger one each step leaves nothing of its past.
         rises = all(after > before for before, after in zip(allocated[1:], allocated[2:]))
@@ -80,7 +86,7 @@ def _wants_more():
     if any(holder["bound"] for holder in holders):  # it fills up to a known size
         return False
     open_ended = holders and not any(holder["removes"] or holder["container"] == "dict" for holder in holders)
-    if open_ended and all(recent) and len(set(counts)) == 1:
+    if open_ended and all(recent) and len(set(counts[-2:])) == 1:
         _certain = True
         return False
     if later is None:
@@ -167,7 +173,9 @@ def _holders(kept):
         sampled = {id(tensor) for _, tensor in sample}
         deep = sorted(old.values(), key=lambda entry: -entry[1])
         sample += [(0, entry[0]) for entry in deep if id(entry[0]) not in sampled][:_MOST_NAMED]
-        ours = {id(like), id(chained), id(old), id(sample), id(sampled), id(deep)} | {id(entry) for entry in (*sample, *like.values(), *old.values())}
+        ours = {id(like), id(chained), id(old), id(sample), id(sampled), id(deep)} | {
+            id(entry) for entry in (*sample, *like.values(), *old.values())
+        }
         ours |= {id(entry) for alike in like.values() for entry in alike}
         return _Search(ours).holders(sample, old)
 
@@ -252,7 +260,12 @@ class _Search:
             following = []
             self._ours.add(id(following))
             for parent in referrers:
-                if id(parent) in self._ours or id(parent) in running or isinstance(parent, _Search) or type(parent).__name__ == "list_iterator":
+                if (
+                    id(parent) in self._ours
+                    or id(parent) in running
+                    or isinstance(parent, _Search)
+                    or type(parent).__name__ == "list_iterator"
+                ):
                     continue
                 parent_of = {id(child) for child in gc.get_referents(parent)} & wanted.keys()
                 for child in parent_of:
@@ -335,10 +348,12 @@ class _Search:
 
 
 def _running_frames():
+    """Without our own: a list in a frame that the list holds is a cycle, and would keep what our frames know."""
     frames = []
     for frame in sys._current_frames().values():
         while frame is not None:
-            frames.append(frame)
+            if not frame.f_code.co_filename.startswith(_OURS):
+                frames.append(frame)
             frame = frame.f_back
     return frames
 

@@ -86,7 +86,9 @@ def _wants_more():
     if any(holder["bound"] for holder in holders):  # it fills up to a known size
         return False
     open_ended = holders and not any(holder["removes"] or holder["container"] == "dict" for holder in holders)
-    if open_ended and all(recent) and len(set(counts[-2:])) == 1:
+    # Two equal amounts, as far apart as the first from the start; every step, or every few steps.
+    regular = len(left) >= 2 and counts[left[-1] - 2] == counts[left[-2] - 2] and left[-1] - left[-2] <= left[0]
+    if open_ended and regular and (all(recent) or left[-1] - left[-2] > 1):
         _certain = True
         return False
     if later is None:

@@ -1,0 +1,88 @@
+"""Memory that grows from step to step: what is growth and what is not, who holds it, and that looking does not change it."""
+
+import pytest
+
+LOOP = """
+import collections
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{before}
+def main():
+    for step in range(40):
+        batch = torch.randn(1024, 256, device="cuda")
+        out = model(batch)
+        loss = out.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {after}
+
+main()
+"""
+OUTPUT_BYTES = 1024 * 256 * 4
+
+
+def script(before, after):
+    return LOOP.format(before=before, after=after)
+
+
+@pytest.mark.once
+def test_outputs_in_a_list_grow(gpucast):
+    text = script("outputs = []", "outputs.append(out)")
+    done = gpucast(text)
+    growth = done.report["growth"]
+    assert (done.code, done.report["verdict"], growth["bytes_per_step"]) == (0, "grows", OUTPUT_BYTES)
+    holder = growth["holders"][0]
+    assert (holder["name"], holder["container"], holder["graph"]) == ("outputs", "list", True)
+    line = text.splitlines().index("        outputs.append(out)") + 1
+    assert [kept.rpartition(":")[2] for kept in holder["kept_at"]] == [str(line)]
+    assert holder["made"][0]["module"] == "2 (Linear)"
+    assert growth["oom_step"] > 1000 and growth["oom_step_exact"]
+
+
+@pytest.mark.once
+def test_looking_at_holders_changes_no_allocation(gpucast):
+    """The run that goes on by itself, and one with a number of steps, which never looks before its end."""
+    text = script("outputs = collections.defaultdict(list)", "outputs[step % 2].append(out)")
+    looked = gpucast(text)
+    steps = looked.report["steps"]
+    assert looked.report["verdict"] == "grows" and steps > 3
+    plain = gpucast(text, "--steps", str(steps))
+
+    def events(run):
+        return [event[:4] for event in run.capture.events if event[0] in ("alloc", "free_requested", "segment_alloc")]
+
+    assert events(looked) == events(plain)
+
+
+@pytest.mark.once
+def test_a_buffer_with_a_greatest_length_fills(gpucast):
+    done = gpucast(script("buffer = collections.deque(maxlen=100)", "buffer.append(batch.clone())"))
+    assert done.report["verdict"] == "fits"
+    assert [warning["code"] for warning in done.report["warnings"]] == ["memory_fills"]
+    assert done.report["growth"]["fills_bytes"] == (100 - done.report["growth"]["holders"][0]["length"]) * OUTPUT_BYTES
+
+
+@pytest.mark.once
+def test_a_list_that_drops_its_oldest_entries_is_no_growth(gpucast):
+    done = gpucast(script("buffer = []", "buffer.append(batch.clone()); buffer[:] = buffer[-9:]"))
+    assert (done.report["verdict"], done.report["growth"]) == ("fits", None)
+
+
+@pytest.mark.once
+def test_steps_of_the_job(gpucast):
+    text = script("outputs = []", "outputs.append(out.detach())")
+    assert gpucast(text, "--steps-total", "1000").code == 0
+    assert gpucast(text, "--steps-total", "1000000").code == 1
+
+
+@pytest.mark.once
+def test_steps_after_a_search_for_the_learning_rate(gpucast):
+    """Its optimizer is alive, and never steps again."""
+    done = gpucast(script("finder = torch.optim.SGD(model.parameters(), lr=1)\nfor _ in range(5): finder.step()", ""), "--steps", "12")
+    assert done.report["steps"] == 12
+    assert sum(event[0] == "mark" and event[5] == "step" for event in done.capture.events) == 12

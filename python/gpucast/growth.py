@@ -85,6 +85,8 @@ def _wants_more():
     holders = _holders(kept)
     if any(holder["bound"] for holder in holders):  # it fills up to a known size
         return False
+    if left and left[0] > 3 and any(holder["removes"] for holder in holders):  # the oldest are gone: it is full
+        return False
     open_ended = holders and not any(holder["removes"] or holder["container"] == "dict" for holder in holders)
     # Two equal amounts, as far apart as the first from the start; every step, or every few steps.
     regular = len(left) >= 2 and counts[left[-1] - 2] == counts[left[-2] - 2] and left[-1] - left[-2] <= left[0]

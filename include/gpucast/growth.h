@@ -18,15 +18,15 @@ struct GrowthPlace {
 // A collection or variable that keeps tensors of past steps.
 struct GrowthHolder {
   int64_t bytes_per_step = 0;
-  std::string name;       // "losses", "trainer.outputs"; "": nothing in Python was found that holds them
-  std::string what;       // "a variable of main()"
-  std::string container;  // list, dict, set, deque, hooks, variable; "": unknown
-  int64_t length = 0;     // of the collection
-  int64_t bound = 0;      // its own greatest length; 0: none
-  bool removes = false;   // the script also takes entries out
-  bool graph = false;     // through autograd's graph of a tensor
-  std::string node;       // that tensor's own node: "AddBackward0"
-  bool replaced = false;  // one tensor, replaced by a larger one each step
+  std::string name;                  // "losses", "trainer.outputs"; "": nothing in Python was found that holds them
+  std::string what;                  // "a variable of main()"
+  std::string container;             // list, dict, set, deque, hooks, variable; "": unknown
+  int64_t length = 0;                // of the collection
+  int64_t bound = 0;                 // its own greatest length; 0: none
+  bool removes = false;              // the script also takes entries out
+  bool graph = false;                // through autograd's graph of a tensor
+  std::string node;                  // that tensor's own node: "AddBackward0"
+  bool replaced = false;             // one tensor, replaced by a larger one each step
   std::vector<std::string> kept_at;  // lines of the script that add to it: "train.py:31"
   std::vector<GrowthPlace> made;     // the largest first
   std::string remedy;                // a sentence

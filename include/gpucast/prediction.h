@@ -128,8 +128,8 @@ struct Prediction {
   std::vector<StepPeak> step_peaks;
   std::vector<PhasePeak> phase_peaks;
   std::optional<OomPlace> oom;
-  std::optional<Growth> growth;          // memory that grows from step to step
-  int64_t steps_total = 0;               // of the whole job, if the user named it; 0: not known
+  std::optional<Growth> growth;           // memory that grows from step to step
+  int64_t steps_total = 0;                // of the whole job, if the user named it; 0: not known
   std::optional<TimeRange> gpu_time;      // of a step, without the host's part
   std::optional<TimeRange> loader_batch;  // from one batch of its DataLoader to the next, ...
   int64_t loader_workers = 0;             // ... with this number of workers

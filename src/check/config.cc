@@ -209,7 +209,8 @@ void read_shared_key(const ConfigReader& read, const TomlValue& value, Job* job)
 }
 
 const std::vector<std::string>& shared_keys() {
-  static const std::vector<std::string> keys{"gpu", "steps", "steps_total", "environment", "folder", "what_if", "timeout_s", "confidence", "limits"};
+  static const std::vector<std::string> keys{"gpu",     "steps",     "steps_total", "environment", "folder",
+                                             "what_if", "timeout_s", "confidence",  "limits"};
   return keys;
 }
 

@@ -17,9 +17,7 @@ namespace {
 constexpr double kHalf = 0.5;      // cards that bring less are hardly worth it
 constexpr double kNothing = 0.05;  // cards that bring less bring nothing
 
-bool plan_fits(const search::Plan& plan) {
-  return !plan.figures.failed && fits_now(plan.figures.verdict);
-}
+bool plan_fits(const search::Plan& plan) { return !plan.figures.failed && fits_now(plan.figures.verdict); }
 
 bool is_derived(const search::Plan& plan) { return plan.captured_gpus != plan.choice.gpus; }
 

@@ -18,7 +18,8 @@ void declare_confidence(Arguments& arguments, double* confidence) {
 
 void declare_steps_total(Arguments& arguments, int64_t* steps_total) {
   arguments
-      .option("--steps-total", steps_total, "the job's own number of steps: if memory grows and runs out before, the answer is no (exit code 1)")
+      .option("--steps-total", steps_total,
+              "the job's own number of steps: if memory grows and runs out before, the answer is no (exit code 1)")
       .positive();
 }
 

@@ -362,10 +362,10 @@ void declare_run(Arguments& arguments) {
               "the same")
       .positive();
   arguments.option("--ranks", &options.ranks, "which of them, e.g. 0,8").shows_default();
-  arguments
-      .option("--steps", &options.steps,
-              "end after this many optimizer steps (default: 3, and more where memory grows, until that is certain); auto: when the peaks "
-              "stop growing, including an evaluation that follows soon; until-end: not before the script");
+  arguments.option(
+      "--steps", &options.steps,
+      "end after this many optimizer steps (default: 3, and more where memory grows, until that is certain); auto: when the peaks "
+      "stop growing, including an evaluation that follows soon; until-end: not before the script");
   declare_steps_total(arguments, &options.steps_total);
   arguments.flag("--until-end", &options.until_end, "as --steps until-end");
   arguments.flag("--real-time", &options.real_time,

@@ -19,8 +19,8 @@
 namespace gpucast {
 namespace {
 
-// The first step sets up what PyTorch and the optimizer keep, and what a step leaves for the next one goes with that. So step 2 is the first
-// whose survivors count, and step n's are known after step n + 2.
+// The first step sets up what PyTorch and the optimizer keep, and what a step leaves for the next one goes with that. So step 2 is the
+// first whose survivors count, and step n's are known after step n + 2.
 constexpr int32_t kFirstStep = 2, kAfter = 2, kLeastSteps = 5;
 constexpr int32_t kCertainSteps = 30;  // a collection from which the script also takes may be filling for this long
 constexpr size_t kMostPlaces = 8, kMostGrowingHolders = 12;
@@ -141,11 +141,13 @@ const KeptHolder* holder_of(const Trace& trace, const Lifetimes& lifetimes, cons
 std::string remedy_of(const GrowthHolder& holder) {
   const std::string name = holder.name.empty() ? "it" : holder.name;
   if (holder.container == "hooks") return "remove each hook when its step is done: handle = module.register_...(...), then handle.remove()";
-  if (holder.replaced) return fmt::format("keep the parts on the host: a list of .cpu() tensors, joined once at the end, instead of {}", name);
+  if (holder.replaced)
+    return fmt::format("keep the parts on the host: a list of .cpu() tensors, joined once at the end, instead of {}", name);
   if (holder.graph) {
     if (holder.container == "variable" || holder.container.empty())
       return fmt::format("cut the graph: add loss.item() for a number, or set {0} = {0}.detach() for a tensor of the next step", name);
-    return fmt::format("keep no graph in {}: .item() for a number, .detach() for a tensor (and .cpu() if it need not stay on the card)", name);
+    return fmt::format("keep no graph in {}: .item() for a number, .detach() for a tensor (and .cpu() if it need not stay on the card)",
+                       name);
   }
   if (holder.container.empty()) return "free it in each step, or keep .item() or .detach().cpu() of it";
   if (holder.removes) return fmt::format("take entries out of {} as fast as they come, or keep .detach().cpu() of them", name);
@@ -404,10 +406,12 @@ void find_oom_step(const History& history, const Trace& trace, int64_t capacity_
 
 std::string growth_sentence(const Growth& growth) {
   if (growth.fills_bytes > 0) return fmt::format("a collection fills: {} more until it is full", format_bytes(growth.fills_bytes));
-  std::string text = growth.kind == "reserved" ? fmt::format("the memory that PyTorch reserves grows by {} a step though its tensors do not",
-                                                             format_bytes(growth.bytes_per_step))
-                                               : fmt::format("grows by {} a step", format_bytes(growth.bytes_per_step));
-  if (growth.every_steps > 1) text += fmt::format(" ({} every {} steps)", format_bytes(growth.bytes_per_step * growth.every_steps), growth.every_steps);
+  std::string text = growth.kind == "reserved"
+                         ? fmt::format("the memory that PyTorch reserves grows by {} a step though its tensors do not",
+                                       format_bytes(growth.bytes_per_step))
+                         : fmt::format("grows by {} a step", format_bytes(growth.bytes_per_step));
+  if (growth.every_steps > 1)
+    text += fmt::format(" ({} every {} steps)", format_bytes(growth.bytes_per_step * growth.every_steps), growth.every_steps);
   if (growth.rise_per_step > 0) text += fmt::format(", and by {} more in each further one", format_bytes(growth.rise_per_step));
   if (growth.oom_step)
     text += fmt::format("; at this pace out of memory at {}step {} on this card", growth.oom_step_exact ? "" : "about ", *growth.oom_step);

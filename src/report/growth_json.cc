@@ -10,12 +10,8 @@ Json growth_place_json(const GrowthPlace& made) {
   Place place;
   place.stack = made.stack;
   const std::string frame = user_frame(place);
-  return {{"bytes_per_step", made.bytes_per_step},
-          {"tensors", made.tensors},
-          {"phase", made.phase},
-          {"module", made.module},
-          {"line", frame.empty() ? Json() : Json(frame)},
-          {"stack", made.stack}};
+  return {{"bytes_per_step", made.bytes_per_step},        {"tensors", made.tensors}, {"phase", made.phase}, {"module", made.module},
+          {"line", frame.empty() ? Json() : Json(frame)}, {"stack", made.stack}};
 }
 
 Json growth_holder_json(const GrowthHolder& holder) {

@@ -60,10 +60,12 @@ void write_growth(const Growth& growth, TextWriter* out) {
       if (!made.module.empty()) text += ", in " + made.module;
       out->wrapped(fmt::format("    {:<40}{:>14}   ", "", format_mib(made.bytes_per_step)), text);
     }
-    if (holder.made.size() > kMostPlacesShown) out->line(fmt::format("    {:>54}   {} more places", "", holder.made.size() - kMostPlacesShown));
+    if (holder.made.size() > kMostPlacesShown)
+      out->line(fmt::format("    {:>54}   {} more places", "", holder.made.size() - kMostPlacesShown));
     out->wrapped("    instead: ", holder.remedy);
   }
-  if (growth.holders.size() > kMostHoldersShown) out->line(fmt::format("  ... and {} more (--format json)", growth.holders.size() - kMostHoldersShown));
+  if (growth.holders.size() > kMostHoldersShown)
+    out->line(fmt::format("  ... and {} more (--format json)", growth.holders.size() - kMostHoldersShown));
 }
 
 }  // namespace gpucast

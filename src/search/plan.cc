@@ -203,9 +203,7 @@ class PlanFinder {
     return true;
   }
 
-  static bool fits(const Plan& plan) {
-    return !plan.figures.failed && fits_now(plan.figures.verdict);
-  }
+  static bool fits(const Plan& plan) { return !plan.figures.failed && fits_now(plan.figures.verdict); }
   static bool is_timed(const Plan& plan) { return fits(plan) && plan.figures.step.expected_ns > 0; }
 
   void add_costs(Plan* plan) const {

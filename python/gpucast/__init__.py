@@ -39,7 +39,7 @@ Each module imports only modules further down in this list; lower ones call high
     loops             loops that wait for an unknown answer of the card end
     asserts           the condition of an `assert` that reads the card
     horizon           `--steps auto`, and what the script would do after the steps that ran
-    growth            what steps leave behind, and what holds it
+    growth            memory that grows from step to step, and what holds it
     loader            the DataLoader that feeds training
     loader_measure    how fast it gives batches, in a forked child
     copies            copies of the trained parameters: EMA and the like

@@ -11,9 +11,9 @@ from bisect import bisect_left
 
 from . import patching, process
 
-_LEAST = 6  # steps: those of steps 2, 3 and 4 that are alive after 6 show whether each step leaves the same
-_LATER = (9, 13, 20, 30, 45, 60)  # where the survivors are looked at again, while they may still be those of a buffer that fills
-_LONGEST_S = 60  # of going on by itself
+_LEAST = 6  # steps: after 6, the survivors of steps 2, 3 and 4 show whether each step leaves the same
+_LATER = (9, 13, 20, 30, 45, 60)  # where a run that goes on looks again: a buffer may be filling
+_LONGEST_S = 60  # the run goes on for so long at most
 _MOST_NODES = 500_000  # of autograd, followed
 _MOST_NAMED = 40  # survivors whose holders are looked for
 _MOST_LEVELS, _MOST_WIDE = 14, 200  # from a tensor up to a name; objects of one level
@@ -129,7 +129,7 @@ def _kept(blocks):
 
 
 def record(snapshot):
-    """The holders of what past steps left behind, as a record of the capture; None: they left nothing."""
+    """The holders of blocks that past steps made, as a record of the capture; None: no such blocks are left."""
     if "growth" in patching.disabled or len(_ends) < 4:
         return None
     try:
@@ -185,7 +185,7 @@ def _holders(kept):
 
 
 def _reaching_back(tensors):
-    """Those whose graph has nodes of past steps: id -> (tensor, number of these nodes, its own node)."""
+    """Tensors with nodes of past steps in their graph: id -> (tensor, number of these nodes, its own node)."""
     last = len(_ends) - 2
     if last < 2 or not _ends[0][1]:
         return {}
@@ -363,7 +363,7 @@ def _running_frames():
 
 
 def _frames():
-    """Those that run, and those of the exception that ended the script."""
+    """All running frames, and the frames of the exception that ended the script."""
     frames = _running_frames()
     traceback = getattr(getattr(sys, "last_value", None), "__traceback__", None)
     while traceback is not None:

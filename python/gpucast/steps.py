@@ -21,7 +21,7 @@ class Steps:
 
     def __init__(self):
         self.rounds = 0
-        self.beyond = 0  # the rounds after which a run that goes on by itself may end
+        self.beyond = 0  # the rounds that a run with more steps than the user named must reach
         self._in_backward = 0  # the most steps of an optimizer that stepped in the backward pass that runs now
         self._any_taken = False
         self._optimizers = {}  # id -> (weak reference, steps taken)

@@ -22,7 +22,7 @@ namespace {
 // The first step sets up what PyTorch and the optimizer keep, and what a step leaves for the next one goes with that. So step 2 is the
 // first whose survivors count, and step n's are known after step n + 2.
 constexpr int32_t kFirstStep = 2, kAfter = 2, kLeastSteps = 5;
-constexpr int32_t kCertainSteps = 30;  // a collection from which the script also takes may be filling for this long
+constexpr int32_t kCertainSteps = 30;  // if the script also takes entries out, a collection may be filling for this long
 constexpr size_t kMostPlaces = 8, kMostGrowingHolders = 12;
 
 // Blocks made at one place of the program.
@@ -257,7 +257,7 @@ namespace {
 
 constexpr size_t kMostOps = 4'000'000;  // of the steps that are repeated
 
-// Operations of the last `period` steps, and how they follow from those of the `period` steps before.
+// Operations of the last `period` steps, and how they differ from the `period` steps before.
 class Repeated {
  public:
   Repeated(const History& history, const std::vector<uint32_t>& ends, size_t period) : history_(history), period_(period) {

@@ -185,7 +185,7 @@ def _holders(kept):
 
 
 def _reaching_back(tensors):
-    """Tensors with nodes of past steps in their graph: id -> (tensor, number of these nodes, its own node)."""
+    """Tensors with nodes of past steps in their graph: id -> (tensor, how many such nodes, its own node)."""
     last = len(_ends) - 2
     if last < 2 or not _ends[0][1]:
         return {}

@@ -45,12 +45,12 @@ namespace gpucast::cli {
 namespace {
 
 constexpr const char* kFirstRank = "0";
-constexpr const char* kUsualSteps = "3";
 
 struct RunCommand {
   std::string gpu, output, format = "text", cudnn = "auto", values = "auto", assume = "typical";
   std::string ranks = kFirstRank;
-  std::string steps;  // "": kUsualSteps, and a few more where memory grows
+  std::string steps = "3";
+  bool steps_given = false;  // else a few more where memory grows
   int64_t steps_total = 0;
   bool until_end = false;
   int64_t max_length = 0, gpus = 1, world_size = 0;

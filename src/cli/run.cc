@@ -179,8 +179,8 @@ run::RunSettings settings_of(const RunCommand& options) {
   settings.gpu_chosen = !options.gpu.empty();
   settings.gpu = find_gpu(settings.gpu_chosen ? options.gpu : kDefaultGpu);
   settings.gpus = options.gpus;
-  settings.steps = run::parse_steps(options.until_end ? run::kUntilEnd : options.steps.empty() ? kUsualSteps : options.steps);
-  settings.may_go_on = !options.until_end && options.steps.empty();
+  settings.steps = run::parse_steps(options.until_end ? run::kUntilEnd : options.steps);
+  settings.may_go_on = !options.until_end && !options.steps_given;
   settings.timeout_s = options.timeout_s;
   settings.enforce_capacity = options.enforce_capacity;
   settings.cudnn = cudnn_to_ask(options.cudnn);
@@ -362,7 +362,7 @@ void declare_run(Arguments& arguments) {
               "the same")
       .positive();
   arguments.option("--ranks", &options.ranks, "which of them, e.g. 0,8").shows_default();
-  arguments.option(
+  const auto steps = arguments.option(
       "--steps", &options.steps,
       "end after this many optimizer steps (default: 3, and more where memory grows, until that is certain); auto: when the peaks "
       "stop growing, including an evaluation that follows soon; until-end: not before the script");
@@ -415,7 +415,8 @@ void declare_run(Arguments& arguments) {
   arguments.option("--adopt", &options.adopt, "").group("");
   arguments.flag("--temporary", &options.temporary, "").group("");
   arguments.command(&options.command);
-  arguments.action([] {
+  arguments.action([steps] {
+    options.steps_given = steps.given();
     JobResult unused;
     return options.as_job ? run_as_job(options) : run_command(options, &unused);
   });

@@ -132,18 +132,35 @@ def tokenizer(folder):
     saved.save_pretrained(folder)
 
 
-def small_llama(folder):
-    """A model of 7 million parameters with its tokenizer, and a file of texts."""
+def texts(path, count=2000):
+    """A line of JSON each."""
     import random
 
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ({"text": " ".join(random.Random(i).choices(["one", "two", "three", "four", "five"], k=300))} for i in range(count))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def small_llama(folder):
+    """A model of 7 million parameters with its tokenizer, and a file of texts."""
     import transformers
 
     tokenizer(folder / "model")
-    texts = [" ".join(random.Random(i).choices(["one", "two", "three", "four", "five"], k=300)) for i in range(4000)]
-    (folder / "text").mkdir(exist_ok=True)
-    (folder / "text/train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    texts(folder / "text/train.jsonl", count=4000)
     config = transformers.LlamaConfig(vocab_size=2000, hidden_size=256, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=4)
     transformers.LlamaForCausalLM(config).save_pretrained(folder / "model")
+
+
+def hours(path):
+    """A CSV file in the form of ETTh1: seven series, a row an hour."""
+    import numpy as np
+    import pandas as pd
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = ["HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"]
+    table = pd.DataFrame(np.random.default_rng(1).normal(size=(17_420, 7)).round(3), columns=names)
+    table.insert(0, "date", pd.date_range("2016-07-01", periods=len(table), freq="h"))
+    table.to_csv(path, index=False)
 
 
 @dataclass(frozen=True)
@@ -182,8 +199,9 @@ SCRIPTS = [
     Script("Lightning: autoencoder", "Lightning-AI/pytorch-lightning", "7f0c3436cd", "python autoencoder.py --trainer.accelerator gpu --trainer.devices 1", "examples/pytorch/basics", (at(lightning_mnist, "examples/Datasets/MNIST/complete"),)),
     Script("DeepSpeedExamples: GAN", "deepspeedai/DeepSpeedExamples", "45b4b715", "deepspeed gan_deepspeed_train.py --dataset fake --cuda --deepspeed_config gan_deepspeed_config.json --tensorboard_path ./runs/deepspeed", "training/gan"),
     Script("TRL: SFT", "huggingface/trl", "f2cd57710", "python trl/scripts/sft.py --model_name_or_path data/model --dataset_name data/text --output_dir out", data=(at(small_llama, "data"),)),
-    Script("TorchTitan", "pytorch/torchtitan", "b5bcd76c6", "torchrun --nproc_per_node=1 -m torchtitan.train --module llama3 --config llama3_debugmodel"),
-    Script("Megatron-LM", "NVIDIA/Megatron-LM", "d98e8a64dd", "torchrun --nproc_per_node 1 pretrain_gpt.py --mock-data"),
+    Script("TorchTitan", "pytorch/torchtitan", "b5bcd76c6", "torchrun --nproc_per_node=1 -m torchtitan.train --module llama3 --config llama3_debugmodel", data=(at(texts, "tests/assets/c4_test/data.json"),)),
+    Script("Megatron-LM", "NVIDIA/Megatron-LM", "69a5c63241", "torchrun --nproc_per_node 1 pretrain_gpt.py --mock-data --num-layers 12 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 4 --train-iters 1000 --lr 1e-4 --bf16 --tokenizer-type NullTokenizer --vocab-size 50256 --transformer-impl local --no-persist-layer-norm --no-gradient-accumulation-fusion --no-masked-softmax-fusion --eval-interval 100"),
+    Script("Time-Series-Library", "thuml/Time-Series-Library", "4e938a1", "python -u run.py --task_name long_term_forecast --is_training 1 --root_path ./dataset/ETT-small/ --data_path ETTh1.csv --model_id ETTh1_96_96 --model PatchTST --data ETTh1 --features M --seq_len 96 --label_len 48 --pred_len 96 --e_layers 1 --d_layers 1 --factor 3 --enc_in 7 --dec_in 7 --c_out 7 --des Exp --n_heads 2 --itr 1", data=(at(hours, "dataset/ETT-small/ETTh1.csv"),)),
 ]  # fmt: skip
 
 

@@ -17,16 +17,18 @@
 #include "src/search/boundary.h"
 #include "src/search/run_problem.h"
 #include "src/search/scaled_history.h"
+#include "src/search/script_options.h"
 
 namespace gpucast::search {
 namespace {
 
 constexpr int kMostRounds = 40;
 constexpr int kMostProofs = 20;
-constexpr int64_t kUsualStart = 8;  // where the command does not say a value
-constexpr int kMostGuesses = 5;     // by scaled runs, of one search
-constexpr double kNear = 0.15;      // of the card's memory: a run this near to the limit, scaled, says where to prove the answer
-constexpr int64_t kMostScale = 64;  // of a value that was run
+constexpr std::ptrdiff_t kMostNumbers = 4;  // that a message shows
+constexpr int64_t kUsualStart = 8;          // where the command does not say a value
+constexpr int kMostGuesses = 5;             // by scaled runs, of one search
+constexpr double kNear = 0.15;              // of the card's memory: a run this near to the limit, scaled, says where to prove the answer
+constexpr int64_t kMostScale = 64;          // of a value that was run
 
 // One search on one card: for the value that is expected to run, or that runs with the requested probability.
 struct Target {
@@ -433,15 +435,22 @@ class FitSearch {
         if (has_no_loader_)
           throw Error(
               "no batch was found: no option with a usual name in the command or in the script, and no DataLoader with a batch_size",
-              last.run,
-              "name what sets it, e.g. --vary batch=--my-batch:1..512 or batch=config.yaml:my_batch; where it is a number in the "
-              "source, make it an option");
+              last.run, what_sets_the_batch());
         throw Error(fmt::format("the script takes the same memory with {} and with {}: {}", first.setting, last.setting,
                                 format_bytes(first.peak_reserved_bytes)),
                     last.run, "it may ignore this setting; name another, e.g. --vary batch=--batch-size:1..512");
       }
     }
     if (!any_runs) fail();
+  }
+
+  std::string what_sets_the_batch() const {
+    const std::vector<std::string> numbers = batch_numbers(q_.spec.command, ".");
+    if (numbers.empty())
+      return "name what sets it, e.g. --vary batch=--my-batch:1..512 or batch=config.yaml:my_batch; where it is a number in the source, "
+             "make it an option";
+    return fmt::format("make the number in the source an option of the script, e.g. --batch-size, and ask again: {}",
+                       fmt::join(numbers.begin(), numbers.begin() + std::min<std::ptrdiff_t>(std::ssize(numbers), kMostNumbers), ", "));
   }
 
   [[noreturn]] void fail() const {

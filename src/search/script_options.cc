@@ -70,26 +70,31 @@ std::vector<fs::path> imported_files(const std::string& line, const fs::path& fi
   return out;
 }
 
+struct Source {
+  fs::path path;
+  std::string text;
+};
+
 // The script and what it imports from its own folder or, as a module, from the folder where its name begins; the script first.
-std::vector<std::string> sources(const std::vector<std::string>& command, const std::string& folder) {
+std::vector<Source> sources(const std::vector<std::string>& command, const std::string& folder) {
   std::vector<fs::path> files = {script_file(command, folder)};
   if (files.front().empty()) return {};
   const bool by_path = std::ranges::any_of(command, [](const std::string& word) { return word.ends_with(".py"); });
   const std::string module = by_path ? "" : *(std::ranges::find(command, "-m") + 1);
   fs::path root = files.front().parent_path();
   for (auto dots = std::ranges::count(module, '.'); dots > 0; --dots) root = root.parent_path();
-  std::vector<std::string> texts;
+  std::vector<Source> out;
   std::set<fs::path> seen(files.begin(), files.end());
   for (size_t i = 0; i < files.size(); ++i) {
-    texts.push_back(read_file(files[i].string()));
-    std::istringstream lines(texts.back());
+    out.push_back({files[i], read_file(files[i].string())});
+    std::istringstream lines(out.back().text);
     for (std::string line; std::getline(lines, line);) {
       for (const fs::path& found : imported_files(line, files[i], root)) {
         if (files.size() < kMostSources && seen.insert(found).second) files.push_back(found);
       }
     }
   }
-  return texts;
+  return out;
 }
 
 // Texts in quotes that begin with two dashes.
@@ -120,11 +125,27 @@ bool gives_a_number(const std::string& text, const std::string& name) {
   return false;
 }
 
+// "batch_size = 64" in a line that sets a batch to a number. "": it sets none.
+std::string batch_number(std::string_view line) {
+  line = line.substr(0, line.find('#'));
+  for (size_t at = 0; at < line.size();) {
+    const auto end =
+        static_cast<size_t>(std::find_if_not(line.begin() + static_cast<std::ptrdiff_t>(at), line.end(), is_name_character) - line.begin());
+    const std::string_view name = line.substr(at, end - at), rest = line.substr(end);
+    if (is_batch_word(name) && is_given_a_number(rest) && rest.find("field(") == std::string_view::npos) {
+      const size_t digits = rest.find_first_of("0123456789", rest.find('='));
+      return std::string(name) + std::string(rest.substr(0, std::min(rest.find_first_not_of("0123456789_", digits), rest.size())));
+    }
+    at = std::max(end, at + 1);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::string> declared_options(const std::vector<std::string>& command, const std::string& folder) {
   std::vector<std::string> out;
-  for (const std::string& text : sources(command, folder)) add_quoted_options(text, &out);
+  for (const Source& source : sources(command, folder)) add_quoted_options(source.text, &out);
   return out;
 }
 
@@ -137,6 +158,20 @@ std::vector<std::string> named_batches(const std::vector<std::string>& command, 
   if (std::ranges::none_of(kMakers, [&](std::string_view maker) { return text.find(maker) != std::string::npos; })) return out;
   for (const std::string& name : batch_names()) {
     if (gives_a_number(text, name)) out.push_back("--" + name);
+  }
+  return out;
+}
+
+std::vector<std::string> batch_numbers(const std::vector<std::string>& command, const std::string& folder) {
+  std::vector<std::string> out;
+  for (const Source& source : sources(command, folder)) {
+    std::istringstream lines(source.text);
+    int number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      if (const std::string found = batch_number(line); !found.empty())
+        out.push_back(fmt::format("{}:{}: {}", source.path.lexically_proximate(folder).string(), number, found));
+    }
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// The options that a script's source declares.
+// What a script's source declares: options, and numbers of the batch.
 #pragma once
 
 #include <string>
@@ -13,5 +13,8 @@ std::vector<std::string> declared_options(const std::vector<std::string>& comman
 // "--batch_size", ... : names of a batch that have a number in the script, where a library makes options of parameters, fields or
 // globals (fire, tyro, HfArgumentParser, ...).
 std::vector<std::string> named_batches(const std::vector<std::string>& command, const std::string& folder);
+
+// "train.py:8: batch_size = 64", ... : where the same files give a number to a name of the batch.
+std::vector<std::string> batch_numbers(const std::vector<std::string>& command, const std::string& folder);
 
 }  // namespace gpucast::search

@@ -96,6 +96,14 @@ TEST(Vary, FindsNamesThatALibraryMakesOptions) {
   EXPECT_EQ(found("batch_size = args.batch_size\nself.batch_size = 3\nfire.Fire(train)\n").kind, VaryKind::loader);
 }
 
+TEST(Vary, FindsNumbersInTheSource) {
+  const run::SessionFolder folder;
+  std::ofstream(folder.path + "/t.py") << "import model\n# batch_size = 1\nBATCH_SIZE = 64 # how many\nx = batch_size\nbatch_size_x = 3\n";
+  std::ofstream(folder.path + "/model.py") << "def f(n, bs: int = 8, c = 3):\n  C.batch_size=1_000\n";
+  EXPECT_EQ(batch_numbers({"python", "t.py"}, folder.path),
+            (Command{"t.py:3: BATCH_SIZE = 64", "model.py:1: bs: int = 8", "model.py:2: batch_size=1_000"}));
+}
+
 TEST(Vary, SetsAnOptionWhereItStands) {
   EXPECT_EQ(with_option({"p", "--b", "1", "--c"}, "--b", "2"), (Command{"p", "--b", "2", "--c"}));
   EXPECT_EQ(with_option({"p", "--b=1"}, "--b", "2"), (Command{"p", "--b=2"}));

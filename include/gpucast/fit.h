@@ -14,8 +14,9 @@ struct FitPoint {
   std::string setting;  // "--batch-size 144"
   bool failed = false;  // the script failed for another reason than memory: `problem`; nothing else is known
   std::string problem;
-  bool runs = false;     // it runs by the expected estimate of memory outside PyTorch, with cached memory given back where needed
-  bool runs_99 = false;  // it runs with the requested probability
+  bool timed_out = false;  // the problem is the time that a run may take
+  bool runs = false;       // it runs by the expected estimate of memory outside PyTorch, with cached memory given back where needed
+  bool runs_99 = false;    // it runs with the requested probability
   int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, expected_bytes = 0, request_bytes = 0;  // the last two: of the whole device
   int64_t need_bytes = 0;                 // the smallest card that runs it, by the expected estimate
   double step_ns = 0, samples_per_s = 0;  // 0: unknown

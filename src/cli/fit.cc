@@ -69,21 +69,24 @@ int answer(const FitCommand& options, const Fit& fit, run::CaptureFile* page) {
   return all ? kExitYes : kExitNo;
 }
 
-// The first setting of `varied` that matters. Without one, why the first does not.
+// The first setting of `varied` that matters. Without one, why the first does not; if the script fails with each, why with the last, which
+// changes the least.
 Fit first_that_answers(const std::vector<search::Vary>& varied, const std::optional<search::Accumulation>& accumulation,
                        search::FitQuestion* question, search::Runs* runs) {
-  std::optional<Error> problem;
+  std::optional<Error> problem, failure;
   for (const search::Vary& vary : varied) {
     question->vary = vary;
     question->values = candidates(vary, accumulation);
     if (isatty(STDERR_FILENO) == 1) say("gpucast: looking for the largest {}: {}\n", vary.name, search::target_text(vary));
     try {
       return search::find_fit(*question, runs);
+    } catch (const search::ScriptFails& error) {
+      failure = error;
     } catch (const Error& error) {
       if (!problem) problem = error;
     }
   }
-  throw *std::move(problem);
+  throw problem ? *problem : *failure;
 }
 
 int find(const FitCommand& options) {

@@ -70,6 +70,8 @@ int64_t allocator_bytes(const FitPoint& point, const Gpu& card, bool at_confiden
   return static_cast<int64_t>(card.total_memory_bytes) - beside - margin;
 }
 
+bool is_timeout(const Run& run) { return run.problem && run.problem->code == "timeout"; }
+
 FitPoint point_of(const Run& run, int64_t value, const Vary& vary) {
   FitPoint point;
   point.value = value;
@@ -79,6 +81,7 @@ FitPoint point_of(const Run& run, int64_t value, const Vary& vary) {
   if (run.end == RunEnd::captured) return point;
   point.failed = true;
   point.problem = run_problem(run);
+  point.timed_out = is_timeout(run);
   return point;
 }
 
@@ -454,8 +457,9 @@ class FitSearch {
   }
 
   [[noreturn]] void fail() const {
-    throw Error("the script does not run: " + run_problem(last_problem_), run_line(last_problem_.spec),
-                "run this line to see more; --vary names what to vary");
+    throw ScriptFails(
+        "the script does not run: " + run_problem(last_problem_), run_line(last_problem_.spec),
+        is_timeout(last_problem_) ? "give it more time: --timeout SECONDS" : "run this line to see more; --vary names what to vary");
   }
 
   FitAnswer answer(size_t card) {
@@ -492,7 +496,10 @@ class FitSearch {
       if (!first.failed && !last.failed && last.need_bytes < first.need_bytes)
         out.push_back(fmt::format("On {} memory falls from {} with {} to {} with {}.", answer.gpu_id, format_bytes(first.need_bytes),
                                   first.setting, format_bytes(last.need_bytes), last.setting));
-      if (answer.largest && answer.next && answer.points[*answer.next].failed)
+      if (answer.largest && answer.next && answer.points[*answer.next].timed_out)
+        out.push_back(fmt::format("On {} the limit is time, not memory: with {} {}. Give it more: --timeout SECONDS.", answer.gpu_id,
+                                  answer.points[*answer.next].setting, answer.points[*answer.next].problem));
+      else if (answer.largest && answer.next && answer.points[*answer.next].failed)
         out.push_back(
             fmt::format("On {} the limit is the script, not memory: with {} it fails ({}). If it takes only some values, name "
                         "their step: LOW..HIGH/STEP.",

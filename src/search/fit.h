@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gpucast/error.h"
 #include "gpucast/fit.h"
 #include "gpucast/gpu.h"
 #include "src/search/runs.h"
@@ -22,8 +23,13 @@ struct FitQuestion {
   std::function<RunSpec(const RunSpec& spec, int64_t value)> with;  // the command with this value
 };
 
-// Cards of one compute capability share their runs. Throws Error when no value could be run, or when memory does not depend on the value;
-// and what Runs::run throws.
+// The script fails, whatever the value is.
+struct ScriptFails : Error {
+  using Error::Error;
+};
+
+// Cards of one compute capability share their runs. Throws ScriptFails when no value could be run, Error when memory does not depend on the
+// value, and what Runs::run throws.
 Fit find_fit(const FitQuestion& question, Runs* runs);
 
 }  // namespace gpucast::search

@@ -117,12 +117,20 @@ bool is_given_a_number(std::string_view rest) {
   return rest.starts_with("field(") || (!rest.empty() && std::isdigit(static_cast<unsigned char>(rest.front())) != 0);
 }
 
-bool gives_a_number(const std::string& text, const std::string& name) {
+// Where the text gives a number to this name. npos: nowhere.
+size_t number_given(const std::string& text, const std::string& name) {
   for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
     const bool whole = at == 0 || (!is_name_character(text[at - 1]) && text[at - 1] != '.');
-    if (whole && is_given_a_number(std::string_view(text).substr(at + name.size()))) return true;
+    if (whole && is_given_a_number(std::string_view(text).substr(at + name.size()))) return at;
   }
-  return false;
+  return std::string::npos;
+}
+
+// What LightningCLI puts before a parameter of the class around this place: "data.", "model.", or nothing.
+std::string lightning_group(const std::string& text, size_t place) {
+  const size_t at = text.rfind("\nclass ", place);
+  const std::string heading = at == std::string::npos ? "" : text.substr(at, text.find(':', at) - at);
+  return heading.find("DataModule") != std::string::npos ? "data." : heading.find("Module") != std::string::npos ? "model." : "";
 }
 
 // "batch_size = 64" in a line that sets a batch to a number. "": it sets none.
@@ -157,7 +165,9 @@ std::vector<std::string> named_batches(const std::vector<std::string>& command, 
   std::vector<std::string> out;
   if (std::ranges::none_of(kMakers, [&](std::string_view maker) { return text.find(maker) != std::string::npos; })) return out;
   for (const std::string& name : batch_names()) {
-    if (gives_a_number(text, name)) out.push_back("--" + name);
+    const size_t place = number_given(text, name);
+    if (place == std::string::npos) continue;
+    out.push_back("--" + (text.find("LightningCLI(") == std::string::npos ? "" : lightning_group(text, place)) + name);
   }
   return out;
 }

@@ -92,6 +92,10 @@ TEST(Vary, FindsNamesThatALibraryMakesOptions) {
   EXPECT_EQ(found("class Args:\n    batch_size: int = 128\nargs = tyro.cli(Args)\n").target, "--batch_size");
   EXPECT_EQ(found("def train(batch_size = 128, micro_batch_size: int = 4):\n  pass\nfire.Fire(train)\n").target, "--micro_batch_size");
   EXPECT_EQ(found("class A:\n  bs: int = field(default=4)\nHfArgumentParser(A)\n").target, "--bs");
+  const std::string lightning = "class Data(LightningDataModule):\n  def __init__(self, batch_size: int = 32):\n    pass\n";
+  EXPECT_EQ(found("\n" + lightning + "cli = LightningCLI(Model, Data)\n").target, "--data.batch_size");
+  EXPECT_EQ(found("\nclass M(L.LightningModule):\n  def __init__(self, batch_size=32): pass\nLightningCLI(M)\n").target,
+            "--model.batch_size");
   EXPECT_EQ(found("batch_size = 12\n").kind, VaryKind::loader);
   EXPECT_EQ(found("batch_size = args.batch_size\nself.batch_size = 3\nfire.Fire(train)\n").kind, VaryKind::loader);
 }

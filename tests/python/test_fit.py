@@ -122,3 +122,46 @@ def test_what_cannot_be_answered_is_said(fits):
     fails = fits("--gpu", "a100-80", "--vary", "batch=--batch-size:2900..3100")
     assert fails["answers"][0]["values"] == {"batch": 3000}
     assert fails["answers"][0]["next"]["problem"].endswith("ValueError: at most 3000")
+
+
+NO_OPTION = """
+import torch
+
+batch_size = 8
+model = torch.nn.Linear(512, 512).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.randn(batch_size, 512, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def ask(gpucast_bin, folder, *words):
+    command = [gpucast_bin, "fit", "--gpu", "rtx3060", "--cache", folder / "cache", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+
+
+def test_a_number_in_the_source_is_named(gpucast_bin, tmp_path):
+    (tmp_path / "train.py").write_text(NO_OPTION)
+    done = ask(gpucast_bin, tmp_path, "--", sys.executable, "train.py")
+    assert done.returncode == 2
+    assert "no batch was found" in done.stderr
+    assert "train.py:4: batch_size = 8" in done.stderr
+
+
+SLOW = NO_OPTION.replace("batch_size = 8", "import sys, time\nbatch_size = int(sys.argv[2])").replace(
+    "while True:", "if batch_size > 8:\n    time.sleep(100)\nwhile True:"
+)
+
+
+@pytest.mark.slow
+def test_time_is_no_limit_of_the_script(gpucast_bin, tmp_path):
+    (tmp_path / "train.py").write_text(SLOW)
+    command = ["--", sys.executable, "train.py", "-b", "8"]
+    done = ask(gpucast_bin, tmp_path, "--timeout", "30", "--vary", "batch=-b:8..9", "--format", "json", *command)
+    assert done.returncode == 0, done.stderr
+    (note,) = json.loads(done.stdout)["notes"]
+    assert note.startswith("On rtx3060 the limit is time, not memory: with -b 9 the script had taken 0 of 3 optimizer steps after 30 s.")
+    done = ask(gpucast_bin, tmp_path, "--timeout", "30", "--vary", "batch=-b:9..9", *command)
+    assert done.returncode == 2
+    assert "give it more time: --timeout SECONDS" in done.stderr

@@ -150,6 +150,13 @@ Run ended(const RunSpec& spec, const Json& result, const std::string& folder) {
   return run;
 }
 
+// Whether it failed because another program, such as another run, listens at the network port that it wants.
+bool met_another(const Run& run) {
+  if (run.end != RunEnd::failed) return false;
+  const std::string text = run.problem->message + run.printed;
+  return text.find("EADDRINUSE") != std::string::npos || text.find("ddress already in use") != std::string::npos;
+}
+
 }  // namespace
 
 Runs::Runs(RunsOptions options) : options_(std::move(options)) {
@@ -176,28 +183,41 @@ std::vector<Run> Runs::run(const std::vector<RunSpec>& specs) {
     std::string folder;
   };
   std::map<std::string, Sent> sent;  // by the job's name
+  const auto send = [&](const std::string& key) {
+    std::string folder = cache.begin(key);
+    const std::string name = batch_->send(job_of(specs[by_key[key].front()], folder + "/run.gpucast"));
+    sent[name] = {&key, std::move(folder)};
+  };
+  std::vector<const std::string*> again;
+  const auto receive = [&](bool alone) {
+    const Json result = batch_->receive();
+    const auto found = sent.find(result.value("name", ""));
+    if (found == sent.end()) return;
+    const Sent done = found->second;
+    sent.erase(found);
+    const auto& places = by_key[*done.key];
+    const Run run = ended(specs[places.front()], result, done.folder);
+    if (met_another(run) && !alone) {
+      again.push_back(done.key);
+      return;
+    }
+    if (!run.captures.empty()) cache.keep(*done.key, run);
+    take(places, run);
+  };
   for (const auto& [key, places] : by_key) {
-    const RunSpec& spec = specs[places.front()];
     if (!options_.fresh) {
-      if (const auto found = cache.find(key, spec)) {
+      if (const auto found = cache.find(key, specs[places.front()])) {
         take(places, *found);
         continue;
       }
     }
     if (!batch_) batch_ = std::make_unique<Batch>(options_.at_a_time);
-    std::string folder = cache.begin(key);
-    const std::string name = batch_->send(job_of(spec, folder + "/run.gpucast"));
-    sent[name] = {&key, std::move(folder)};
+    send(key);
   }
-  while (!sent.empty()) {
-    const Json result = batch_->receive();
-    const auto found = sent.find(result.value("name", ""));
-    if (found == sent.end()) continue;
-    const auto& places = by_key[*found->second.key];
-    const Run run = ended(specs[places.front()], result, found->second.folder);
-    if (!run.captures.empty()) cache.keep(*found->second.key, run);
-    sent.erase(found);
-    take(places, run);
+  while (!sent.empty()) receive(false);
+  for (const std::string* key : again) {
+    send(*key);
+    while (!sent.empty()) receive(true);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 """`gpucast fit`: the largest value that fits, on real runs."""
 
 import json
+import socket
 import subprocess
 import sys
 
@@ -165,3 +166,14 @@ def test_time_is_no_limit_of_the_script(gpucast_bin, tmp_path):
     done = ask(gpucast_bin, tmp_path, "--timeout", "30", "--vary", "batch=-b:9..9", *command)
     assert done.returncode == 2
     assert "give it more time: --timeout SECONDS" in done.stderr
+
+
+def test_runs_that_want_the_same_port_take_turns(gpucast_bin, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    start = f"import socket, sys, time\nserver = socket.create_server(('127.0.0.1', {port}))\ntime.sleep(3)\nbatch_size = int(sys.argv[2])"
+    (tmp_path / "train.py").write_text(NO_OPTION.replace("batch_size = 8", start))
+    done = ask(gpucast_bin, tmp_path, "--vary", "batch=-b:8..9", "--format", "json", "--", sys.executable, "train.py", "-b", "8")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["answers"][0]["values"] == {"batch": 9}

@@ -102,14 +102,6 @@ def yolo_weights(checkout):
     subprocess.run([sys.executable, "-c", make], cwd=checkout, check=True)
 
 
-def lightning_mnist(folder):
-    import torch
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, count in (("training", 60_000), ("test", 10_000)):
-        torch.save((torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8), torch.randint(0, 10, (count,))), folder / f"{name}.pt")
-
-
 def stories(folder):
     """LitGPT's prepared TinyStories: tokens in litdata's form."""
     import torch
@@ -202,7 +194,7 @@ SCRIPTS = [
     Script("OpenCLIP", "mlfoundations/open_clip", "89fb801", "python -m open_clip_train.main --dataset-type synthetic --train-num-samples 100000 --model RN50", "src"),
     Script("diffusers: unconditional", "huggingface/diffusers", "58eb52c080", "accelerate launch train_unconditional.py --train_data_dir data --resolution=64 --center_crop --random_flip --output_dir=out --train_batch_size=16 --num_epochs=100 --gradient_accumulation_steps=1 --use_ema --learning_rate=1e-4 --lr_warmup_steps=500 --mixed_precision=no", "examples/unconditional_image_generation", (at(images, "examples/unconditional_image_generation/data", count=2000),)),
     Script("YOLOv5", "ultralytics/yolov5", "5081342f0", "python train.py --data data/made/data.yaml --epochs 300 --weights '' --cfg yolov5n.yaml --noautoanchor", data=(at(boxes, "data/made"), yolo_weights)),
-    Script("Lightning: autoencoder", "Lightning-AI/pytorch-lightning", "7f0c3436cd", "python autoencoder.py --trainer.accelerator gpu --trainer.devices 1", "examples/pytorch/basics", (at(lightning_mnist, "examples/Datasets/MNIST/complete"),)),
+    Script("Lightning: autoencoder", "Lightning-AI/pytorch-lightning", "7f0c3436cd", "python autoencoder.py --trainer.accelerator gpu --trainer.devices 1", "examples/pytorch/basics", (at(mnist, "examples/pytorch/basics/data"), at(mnist, "examples/Datasets"))),
     Script("DeepSpeedExamples: GAN", "deepspeedai/DeepSpeedExamples", "45b4b715", "deepspeed gan_deepspeed_train.py --dataset fake --cuda --deepspeed_config gan_deepspeed_config.json --tensorboard_path ./runs/deepspeed", "training/gan"),
     Script("TRL: SFT", "huggingface/trl", "f2cd57710", "python trl/scripts/sft.py --model_name_or_path data/model --dataset_name data/text --output_dir out", data=(at(small_llama, "data"),)),
     Script("TorchTitan", "pytorch/torchtitan", "b5bcd76c6", "torchrun --nproc_per_node=1 -m torchtitan.train --module llama3 --config llama3_debugmodel", data=(at(texts, "tests/assets/c4_test/data.json"),)),

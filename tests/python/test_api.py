@@ -64,7 +64,7 @@ def test_report_and_notebooks_table_are_the_commands(gpucast_bin, job, tmp_path)
 
 
 def test_a_job_that_does_not_fit_is_an_answer(job):
-    (job / "train.py").write_text(train_script(at_end="torch.empty(200 << 30, dtype=torch.uint8, device='cuda')"))
+    (job / "train.py").write_text(train_script(at_end="torch.empty(400 << 30, dtype=torch.uint8, device='cuda')"))
     report = run(job, steps=200)
     assert (report.fits, report.verdict) == (False, "does_not_fit")
     assert set(report.cards.values()) == {"does_not_fit"}
@@ -82,8 +82,8 @@ def test_what_is_passed_on(job):
 
 def test_errors_are_the_commands(job):
     with pytest.raises(gpucast.Error) as caught:
-        run(job, gpu="rtx306")
-    assert caught.value.what == "no GPU is named 'rtx306'"
+        run(job, gpu="rtx3061")
+    assert caught.value.what == "no GPU is named 'rtx3061'"
     assert caught.value.to_do.startswith("did you mean 'rtx3060'?")
     assert str(caught.value).split("\n")[1] == f"  to do: {caught.value.to_do}"
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

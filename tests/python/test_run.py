@@ -53,7 +53,8 @@ def test_script_named_as_command(gpucast_bin, tmp_path):
 
 @pytest.mark.once
 def test_unknown_gpu(gpucast_bin):
-    expect_error(run(gpucast_bin, "--gpu", "rtx306", "--", "true"), "'rtx306'", "did you mean 'rtx3060'?")
+    expect_error(run(gpucast_bin, "--gpu", "rtx3061", "--", "true"), "'rtx3061'", "did you mean 'rtx3060'?")
+    expect_error(run(gpucast_bin, "--gpu", "rtx306", "--", "true"), "'rtx306' may be any of several GPUs: rtx3060, ")
 
 
 @pytest.mark.once

@@ -217,10 +217,10 @@ def test_max_length_is_what_a_tokenizer_pads(gpucast):
 
 def test_lengths_that_vary_are_said(gpucast):
     report = gpucast(TEXTS).report
-    assert report["varying_input"] == {"name": "causal_mask", "smallest": "[2, 1, 200, 200]", "largest": "[2, 1, 360, 360]"}
+    assert report["varying_input"] == {"name": "causal_mask", "smallest": "[2, 1, 160, 160]", "largest": "[2, 1, 360, 360]"}
     assert report["device"]["classes"] == ["varying_lengths"]
     (warning,) = report["warnings"]
-    assert warning["code"] == "lengths_vary" and "from [2, 1, 200, 200] to [2, 1, 360, 360]" in warning["message"]
+    assert warning["code"] == "lengths_vary" and "from [2, 1, 160, 160] to [2, 1, 360, 360]" in warning["message"]
 
 
 def test_max_length_of_pairs_of_tokens(gpucast):

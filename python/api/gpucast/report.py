@@ -118,9 +118,12 @@ class Report:
             f'<td style="text-align:right;font-variant-numeric:tabular-nums">{size}</td><td style="min-width:8em">{bar}</td></tr>'
             for i, (name, size, bar) in enumerate(rows)
         )
-        verdict = {"fits": "&#10003; fits", "tight": "&#9888; tight", "grows": "&#9888; grows", "does_not_fit": "&#10007; does not fit"}.get(
-            self.verdict, self.verdict
-        )
+        verdict = {
+            "fits": "&#10003; fits",
+            "tight": "&#9888; tight",
+            "grows": "&#9888; grows",
+            "does_not_fit": "&#10007; does not fit",
+        }.get(self.verdict, self.verdict)
         return (
             f'<div style="color:inherit"><b>{verdict}</b> on {html.escape(self.gpu)} ({_mib(self.capacity_bytes)}): '
             f'{html.escape(self.verdict_reason)}<br><code style="color:inherit;background:none">{html.escape(shlex.join(self.command))}</code>'

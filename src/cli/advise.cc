@@ -108,8 +108,9 @@ int advise_command(const AdviseCommand& options) {
 void declare_advise(Arguments& arguments) {
   auto options = std::make_shared<AdviseCommand>();
   arguments.option("--gpu", &options->gpu, "the card to fit (default: a capture's own)");
-  arguments.option("--allow", &options->allow,
-                   "changes of the mathematics that may be tried, with commas: bf16,bf16-weights,8bit-optimizer,factored-optimizer,half-batch");
+  arguments.option(
+      "--allow", &options->allow,
+      "changes of the mathematics that may be tried, with commas: bf16,bf16-weights,8bit-optimizer,factored-optimizer,half-batch");
   arguments.option("--runs", &options->runs, "at most this many runs (default: no limit)").positive();
   arguments.option("--seconds", &options->seconds, "about how long the search may take; 0: until it is done")
       .not_negative()

@@ -324,7 +324,7 @@ def test_script_killed_while_captured(gpucast, gpucast_bin):
     grow = "kept = torch.empty(300 * 2**20, dtype=torch.uint8, device='cuda')\ndel kept\ntorch.cuda.empty_cache()\n"
     whole = gpucast(train_script(after_step=grow)).report
     for number in (signal.SIGSEGV, signal.SIGKILL):
-        done = gpucast(train_script(after_step=grow + f"import os; os.kill(os.getpid(), {int(number)})"))
+        done = gpucast(train_script(after_step=grow + f"import os; os.kill(os.getpid(), {int(number)})"), fresh=True)
         assert done.code == 2 and f"signal {int(number)}" in done.err
         report = done.report
         assert report["partial"] is True and report["end_reason"] == "killed" and report["verdict"] == "none"

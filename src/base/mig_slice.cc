@@ -54,6 +54,7 @@ Gpu mig_slice(const Gpu& gpu, const std::string& slice, const std::string& typed
   const auto size = std::ranges::find(sizes, letters_and_digits(slice), [](const MigSize& s) { return letters_and_digits(s.name); });
   if (size == sizes.end()) {
     std::vector<std::string> names;
+    names.reserve(sizes.size());
     for (const MigSize& one : sizes) names.push_back(one.name);
     throw Error(fmt::format("{} has no slice '{}'", gpu.id, slice), typed, fmt::format("name one of {}", fmt::join(names, ", ")));
   }

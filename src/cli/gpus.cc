@@ -102,6 +102,7 @@ void print_gpu(const Gpu& gpu) {
                                gpu.memory_clock_khz / 1e3));
   figure("clock", fmt::format("{:g} MHz{}", gpu.clock_khz / 1e3, estimated("clock_khz")));
   std::vector<std::string> rates;
+  rates.reserve(gpu.peak_flop_per_s.size());
   for (const auto& [type, flop_per_s] : gpu.peak_flop_per_s) rates.push_back(fmt::format("{} {:.4g}", type, flop_per_s / 1e12));
   figure("TFLOP/s", fmt::format("{}{}", fmt::join(rates, ", "), estimated("peak_flop_per_s")));
   figure("power limit", fmt::format("{:g} W{}", gpu.power_w, estimated("power_w")));

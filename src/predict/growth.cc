@@ -387,9 +387,10 @@ void find_oom_step(const History& history, const Trace& trace, int64_t capacity_
       const auto reserved_after = [&](size_t repetitions) {
         return replay(repeated.continued(repetitions), settings).stats.peak_reserved_bytes;
       };
-      const int64_t half = reserved_after(times / 2), whole = reserved_after(times);
+      const auto first_half = times / 2, second_half = times - first_half;
+      const int64_t half = reserved_after(first_half), whole = reserved_after(times);
       if (whole > half) {
-        const double pace = static_cast<double>(whole - half) / static_cast<double>(times - times / 2);
+        const double pace = static_cast<double>(whole - half) / static_cast<double>(second_half);
         const double more = static_cast<double>(capacity_bytes - whole) / pace;
         growth->oom_step = steps + static_cast<int64_t>(static_cast<double>(times) + more) * growth->every_steps + 1;
         return;

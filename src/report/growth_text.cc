@@ -49,6 +49,7 @@ void write_growth(const Growth& growth, TextWriter* out) {
     const GrowthHolder& holder = growth.holders[i];
     out->wrapped("  held by ", holder_words(holder));
     std::vector<std::string> lines;
+    lines.reserve(holder.kept_at.size());
     for (const std::string& line : holder.kept_at) lines.push_back(file_name(line));
     if (!lines.empty()) out->wrapped("    kept at ", fmt::format("{}", fmt::join(lines, ", ")));
     for (size_t k = 0; k < std::min(kMostPlacesShown, holder.made.size()); ++k) {

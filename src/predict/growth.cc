@@ -14,6 +14,7 @@
 #include "gpucast/replay.h"
 #include "src/attribution/attribute.h"
 #include "src/base/bytes.h"
+#include "src/predict/least_capacity.h"
 #include "src/predict/place.h"
 
 namespace gpucast {
@@ -361,11 +362,7 @@ void find_oom_step(const History& history, const Trace& trace, int64_t capacity_
   growth->oom_step_exact = false;
   if (growth->fills_bytes > 0 || growth->bytes_per_step <= 0 || capacity_bytes <= 0) return;
   const std::vector<uint32_t> ends = step_ends(trace, mark_positions(trace));
-  ReplaySettings settings;
-  settings.alloc_conf = history.alloc_conf;
-  settings.capacity_bytes = capacity_bytes;
-  settings.device_total_bytes = device_total_bytes;
-  settings.stop_at_oom = true;
+  const ReplaySettings settings = settings_at(history, capacity_bytes, device_total_bytes);
   const ReplayResult captured = replay(history, settings);
   if (captured.first_oom) return;  // it does not fit even now
   const Repeated repeated(history, ends, static_cast<size_t>(growth->every_steps));

@@ -33,14 +33,18 @@ LeastCapacity least_capacity(const History& history) {
   return out;
 }
 
-RunsAt runs_at(const History& history, int64_t capacity_bytes, int64_t device_total_bytes) {
-  if (capacity_bytes <= 0) return {};
+ReplaySettings settings_at(const History& history, int64_t capacity_bytes, int64_t device_total_bytes) {
   ReplaySettings settings;
   settings.alloc_conf = history.alloc_conf;
   settings.capacity_bytes = capacity_bytes;
   settings.device_total_bytes = device_total_bytes;
   settings.stop_at_oom = true;
-  const ReplayResult result = replay(history, settings);
+  return settings;
+}
+
+RunsAt runs_at(const History& history, int64_t capacity_bytes, int64_t device_total_bytes) {
+  if (capacity_bytes <= 0) return {};
+  const ReplayResult result = replay(history, settings_at(history, capacity_bytes, device_total_bytes));
   return {!result.first_oom, result.stats.alloc_retries};
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gpucast/history.h"
+#include "gpucast/replay.h"
 
 namespace gpucast {
 
@@ -25,6 +26,8 @@ struct RunsAt {
   bool runs = false;
   int64_t reclaims = 0;
 };
+// A replay on a card that leaves `capacity_bytes` to the allocator, until it runs out of memory.
+ReplaySettings settings_at(const History& history, int64_t capacity_bytes, int64_t device_total_bytes);
 RunsAt runs_at(const History& history, int64_t capacity_bytes, int64_t device_total_bytes);
 
 // "max_split_size_mb:64" -> "max_split_size_mb:64,expandable_segments:True"; an earlier value of it is removed.

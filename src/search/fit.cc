@@ -171,7 +171,11 @@ class FitSearch {
       if (!group_of(target.card).problem.empty()) continue;
       std::vector<int64_t> places;
       if (const auto guess = guessed(target)) {
-        places = target.at_confidence ? settled(target, *guess) : near(target, *guess);
+        target.done = is_done(target, *guess);
+        if (!target.done && !target.seen.contains(*guess)) {
+          ++target.guesses;
+          places = {*guess};
+        }
       } else if (!target.done &&
                  (!target.at_confidence || targets_[2 * target.card].done || next_of(targets_[2 * target.card], start).empty())) {
         // The lower answer is looked for when the other one is known: most of its places are.
@@ -183,23 +187,13 @@ class FitSearch {
     return out;
   }
 
-  // The expected answer is proved by runs under the limit. Here a run near it is enough: it says which runs those are.
-  std::vector<int64_t> near(Target& target, int64_t guess) const {
+  // The expected answer is proved by runs under the limit, so a run near it is enough here: it says which runs those are. The answer with
+  // the requested probability is a run that is ok, where the next value is not if that run is scaled.
+  bool is_done(const Target& target, int64_t guess) const {
+    if (target.at_confidence) return target.seen.contains(guess);
     const auto limit = static_cast<double>(q_.cards[target.card].total_memory_bytes);
-    const bool has_ok = bracket(target.seen).ok.has_value();
-    target.done = has_ok && std::ranges::any_of(target.seen,
-                                                [&](const auto& at) { return std::abs(at.second.over.value_or(limit)) < kNear * limit; });
-    if (target.done || target.seen.contains(guess)) return {};
-    ++target.guesses;
-    return {guess};
-  }
-
-  // The answer with the requested probability is a run that is ok, where the next value is not if that run is scaled.
-  std::vector<int64_t> settled(Target& target, int64_t guess) const {
-    target.done = target.seen.contains(guess);
-    if (target.done) return {};
-    ++target.guesses;
-    return {guess};
+    const auto is_near = [&](const auto& at) { return std::abs(at.second.over.value_or(limit)) < kNear * limit; };
+    return bracket(target.seen).ok && std::ranges::any_of(target.seen, is_near);
   }
 
   // The largest place that fits if the run nearest to the limit is scaled. Unset: there are no two runs of the same form, nothing fits, or
@@ -212,7 +206,8 @@ class FitSearch {
     const Group& group = group_of(target.card);
     std::vector<int64_t> known;
     for (const auto& [place, history] : group.histories) {
-      if (target.seen.contains(place) && target.seen.at(place).over) known.push_back(place);
+      const bool has_point = group.points.at(place).contains(target.card);  // not one that a proof has refuted
+      if (has_point && target.seen.contains(place) && target.seen.at(place).over) known.push_back(place);
     }
     if (known.empty()) return std::nullopt;
     const int64_t base = *std::ranges::min_element(known, {}, [&](int64_t place) { return std::abs(*target.seen.at(place).over); });

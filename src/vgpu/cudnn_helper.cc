@@ -38,7 +38,7 @@ constexpr int kPlanConfig = 401, kPlanWorkspace = 402, kPlanDevice = 407;
 constexpr int kKnobType = 600, kKnobValue = 601;
 constexpr int kEngineIndex = 1301, kEngineNumericalNotes = 1303, kEngineBehaviourNotes = 1305;
 constexpr int kDeviceJson = 2702;
-constexpr int64_t kMostConfigs = 256, kMostNotes = 64;
+constexpr int64_t kMostConfigs = 256, kMostNotes = 64, kMostKnobs = 32;
 
 struct Cudnn {
   size_t (*version)();
@@ -181,15 +181,15 @@ std::string joined(Descriptor engine, int name, int type) {
 }
 
 std::string knobs(Descriptor config) {
-  int64_t count = 0;
-  if (cudnn.get(config, kConfigKnobs, kTypeDescriptor, 0, &count, nullptr) != 0 || count <= 0) return "";
   std::vector<Owned> choices;
   std::vector<Descriptor> pointers;
-  pointers.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) pointers.push_back(choices.emplace_back(kKnobChoice).get());
-  if (cudnn.get(config, kConfigKnobs, kTypeDescriptor, count, &count, pointers.data()) != 0) return "";
+  choices.reserve(kMostKnobs);
+  for (int64_t i = 0; i < kMostKnobs; ++i) pointers.push_back(choices.emplace_back(kKnobChoice).get());
+  int64_t count = 0;  // cuDNN counts no knobs where none are asked for
+  if (cudnn.get(config, kConfigKnobs, kTypeDescriptor, kMostKnobs, &count, pointers.data()) != 0) return "";
   std::string text;
-  for (const Owned& choice : choices) {
+  for (int64_t i = 0; i < std::min(count, kMostKnobs); ++i) {
+    const Owned& choice = choices[static_cast<size_t>(i)];
     int32_t type = 0;
     int64_t value = 0, unused = 0;
     if (cudnn.get(choice.get(), kKnobType, kTypeKnob, 1, &unused, &type) != 0) continue;

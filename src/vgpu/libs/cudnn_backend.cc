@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "src/vgpu/libs/cudnn_ask.h"
+#include "src/vgpu/libs/cudnn_on_card.h"
 #include "src/vgpu/libs/cudnn_types.h"
 #include "src/vgpu/libs/cudnn_workspace.h"
 
@@ -204,34 +205,38 @@ bool convolution_attributes(int type, ConvolutionAttributes* out) {
 
 std::string describe_all(const Node& graph, int engine, int64_t* workspace_bytes);
 
+// Nothing: the operation is no convolution, or not a whole one.
+std::optional<ConvolutionProblem> convolution_of(const Node& operation, int engine) {
+  ConvolutionAttributes names{};
+  if (!convolution_attributes(operation.type, &names)) return std::nullopt;
+  const auto x = operation.node(names.x), w = operation.node(names.w), y = operation.node(names.y),
+             descriptor = operation.node(names.descriptor);
+  if (!x || !w || !y || !descriptor) return std::nullopt;
+  return ConvolutionProblem{names.kind,
+                            static_cast<int>(x->integer(kTensorType, 0)),
+                            x->numbers(kTensorDims),
+                            w->numbers(kTensorDims),
+                            y->numbers(kTensorDims),
+                            x->numbers(kTensorStrides),
+                            descriptor->numbers(kPrePaddings),
+                            descriptor->numbers(kFilterStrides),
+                            descriptor->numbers(kDilations),
+                            engine};
+}
+
 // One operation as JSON, and those within it. Adds its scratch memory to *workspace_bytes.
 std::string describe(const Node& operation, int engine, int64_t* workspace_bytes) {
-  ConvolutionAttributes names{};
-  if (convolution_attributes(operation.type, &names)) {
-    const auto x = operation.node(names.x), w = operation.node(names.w), y = operation.node(names.y),
-               descriptor = operation.node(names.descriptor);
-    if (x && w && y && descriptor) {
-      const ConvolutionProblem problem{names.kind,
-                                       static_cast<int>(x->integer(kTensorType, 0)),
-                                       x->numbers(kTensorDims),
-                                       w->numbers(kTensorDims),
-                                       y->numbers(kTensorDims),
-                                       x->numbers(kTensorStrides),
-                                       descriptor->numbers(kPrePaddings),
-                                       descriptor->numbers(kFilterStrides),
-                                       descriptor->numbers(kDilations),
-                                       engine};
-      *workspace_bytes += static_cast<int64_t>(convolution_workspace_bytes(problem));
-      return gpucast::vgpu::json_object({{"op", operation_name(operation.type)},
-                                         {"type", type_name(problem.type)},
-                                         {"x", problem.x},
-                                         {"w", problem.w},
-                                         {"y", problem.y},
-                                         {"x_strides", problem.x_strides},
-                                         {"padding", problem.padding},
-                                         {"stride", problem.stride},
-                                         {"dilation", problem.dilation}});
-    }
+  if (const auto problem = convolution_of(operation, engine)) {
+    *workspace_bytes += static_cast<int64_t>(convolution_workspace_bytes(*problem));
+    return gpucast::vgpu::json_object({{"op", operation_name(operation.type)},
+                                       {"type", type_name(problem->type)},
+                                       {"x", problem->x},
+                                       {"w", problem->w},
+                                       {"y", problem->y},
+                                       {"x_strides", problem->x_strides},
+                                       {"padding", problem->padding},
+                                       {"stride", problem->stride},
+                                       {"dilation", problem->dilation}});
   }
   // For any other operation: its tensors, in the order of their attributes, and the operations within it (the mask of attention).
   std::string tensors, within;
@@ -313,7 +318,13 @@ std::optional<std::vector<EngineAnswer>> ask_for_engines(const Node& heuristics,
   if (!may_ask() || !is_convolution(graph)) return std::nullopt;
   std::string question = std::to_string(static_cast<int>(heuristics.integer(kHeuristicsMode, 0))) + ' ';
   if (!write_question(graph, &question)) return std::nullopt;
-  return ask(question);
+  auto engines = ask(question);
+  const auto& card = gpucast::vgpu::profile();
+  for (const auto& operation : graph.find(kGraphOperations)->nodes) {
+    const auto problem = convolution_of(*operation, 0);
+    if (engines && problem) answer_as_on_card(*problem, {card.compute_major, card.multiprocessors}, &*engines);
+  }
+  return engines;
 }
 
 Attribute integers_of(int type, const std::vector<int32_t>& values) {

@@ -24,7 +24,6 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import measure_on_gpu
 import training_job
 

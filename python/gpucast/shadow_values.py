@@ -343,6 +343,8 @@ def _call(function, args, kwargs):
     kind = _kind(function)
     if kind is None or not _follows():
         return _original(function, args, kwargs)
+    if _name(function) == "ctc_loss":
+        args, kwargs = _lengths_on_host(args, kwargs)
     if kind == "count":
         return _count(function, args, kwargs)
     if kind == "read":
@@ -356,6 +358,19 @@ def _call(function, args, kwargs):
     else:
         _follow(function, args, kwargs, result)
     return result
+
+
+def _lengths_on_host(args, kwargs):
+    """The arguments of ctc_loss, with known lengths on the host: PyTorch copies them there itself (aten/src/ATen/native/LossCTC.cpp)."""
+    args, kwargs = list(args), dict(kwargs)
+    for place, name in ((2, "input_lengths"), (3, "target_lengths")):
+        lengths = args[place] if place < len(args) else kwargs.get(name)
+        known = values_of(lengths) if isinstance(lengths, _torch.Tensor) and lengths.is_cuda else None
+        if known is not None and place < len(args):
+            args[place] = known
+        elif known is not None:
+            kwargs[name] = known
+    return args, kwargs
 
 
 @functools.cache

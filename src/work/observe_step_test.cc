@@ -243,6 +243,18 @@ TEST(OperatorTable, AnEmbeddingsGradientIsASumOfRows) {
   EXPECT_EQ(few.bytes_written, 64 * 64 * 4);
 }
 
+// The profiler has no list of indices: their number comes from the values.
+TEST(OperatorTable, RowsPutByIndicesThatAreNotRecorded) {
+  const Operation rows =
+      of("aten::_index_put_impl_", R"([{"float32": [[4096, 1024], [1024, 1]]}, null, {"float32": [[8192, 1024], [0, 0]]}, true, true])");
+  EXPECT_EQ(rows.rows, 8192);
+  EXPECT_EQ(rows.columns, 4096);
+  EXPECT_EQ(rows.bytes_written, 8192 * 1024 * 4);
+  const Operation elements = of("aten::index_put_", R"([{"float32": [[40, 50], [50, 1]]}, null, {"float32": [[600], [1]]}, true])");
+  EXPECT_EQ(elements.rows, 600);
+  EXPECT_EQ(elements.columns, 40 * 50);
+}
+
 TEST(OperatorTable, AnEmbeddingReadsTheRowsItNeeds) {
   const Operation embedding =
       of("aten::embedding", R"([{"float32": [[50257, 768], [768, 1]]}, {"int64": [[4, 128], [128, 1]]}, -1, false, false])");

@@ -314,7 +314,17 @@ Operation sort(const Inputs& in) {
   return out;
 }
 
+// The dimensions in which two shapes agree, from the last one on; at least one of x's is not among them.
+size_t same_at_the_end(const Tensor& x, const Tensor& values) {
+  size_t same = 0;
+  while (same + 1 < x.sizes.size() && same < values.sizes.size() &&
+         x.sizes[x.sizes.size() - 1 - same] == values.sizes[values.sizes.size() - 1 - same])
+    ++same;
+  return same;
+}
+
 Operation indexing(const OperatorName& name, const Inputs& in) {
+  constexpr int64_t kIndexBytes = 8;
   Operation out = base(OperationKind::indexing, in);
   if (in.tensors.size() < 2) {
     if (!in.tensors.empty()) out.bytes_written = in.tensors[0].bytes();
@@ -343,6 +353,18 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
     if (count > kFewIndices) out.summed_rows = count + partials + segments;
     out.columns = width;
     out.rows = count;
+  } else if (name.stem.ends_with("index_put") || name.stem == "_index_put_impl") {
+    // (x, indices, values): the profiler leaves out the list of indices, so the number of rows comes from the values.
+    const Tensor& values = in.tensors.back();
+    const size_t same = same_at_the_end(x, values), indexed_dimensions = x.sizes.size() - same;
+    out.columns = 1;
+    for (size_t i = 0; i < indexed_dimensions; ++i) out.columns = bounded_product({out.columns, x.sizes[i]});  // places
+    int64_t row_elements = 1;
+    for (size_t i = indexed_dimensions; i < x.sizes.size(); ++i) row_elements = bounded_product({row_elements, x.sizes[i]});
+    out.rows = in.tensors.size() > 2 ? index.count() : values.count() / std::max<int64_t>(1, row_elements);
+    const int64_t moved = bounded_product({values.count(), x.element_bytes});
+    out.bytes_read = 2 * moved + bounded_product({out.rows, kIndexBytes});
+    out.bytes_written = moved;
   } else if (name.in_place) {
     out.rows = index.count();
     out.columns = x.sizes.empty() ? 1 : x.sizes[0];  // places

@@ -57,6 +57,26 @@ print("tokens=%d" % sum(taken))
 print("busiest=%d" % max(taken))
 """
 
+# Speech to text as in Hugging Face's Wav2Vec2ForCTC: PyTorch reads the lengths of the labels from the card.
+SPEECH = """
+import torch
+from torch.nn.functional import ctc_loss
+
+model = torch.nn.Linear(64, 32).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    labels = torch.tensor([[5, 6, 7, -100], [8, -100, -100, -100]]).cuda()
+    inside = labels >= 0
+    lengths, words = inside.sum(-1), labels.masked_select(inside)
+    scores = model(torch.randn(50, 2, 64, device="cuda")).log_softmax(-1)
+    with torch.backends.cudnn.flags(enabled=False):
+        loss = ctc_loss(scores, words, torch.full((2,), 50), target_lengths=lengths, zero_infinity=True)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("words=%d" % len(words))
+"""
+
 # As Hugging Face's blocks of experts, with a one-hot matrix of 2 million elements; experts that get no token are left out.
 LARGE_EXPERTS = """
 import torch
@@ -396,3 +416,9 @@ def test_following_takes_no_time_of_a_step(gpucast, gpucast_bin):
         host[how] = told["cards"][0]["host_ns"] / 1e6
     assert own["on"] > own["off"] + 60
     assert host["on"] < host["off"] + 0.3 * (own["on"] - own["off"]), (host, own)
+
+
+def test_lengths_of_labels(gpucast):
+    run = gpucast(SPEECH, "--until-end")
+    assert run.code == 0, run.err
+    assert run.report["steps"] == 3 and run.printed("words") == 4

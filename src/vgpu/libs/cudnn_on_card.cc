@@ -78,7 +78,7 @@ Product as_product(const ConvolutionProblem& problem) {
   return {problem.x[0] * product(problem.x, 2), problem.w[1], outputs * window};
 }
 
-// Bytes for the parts of tiles. Whole waves of tiles are not cut, only those of the last wave; each part is a tile in fp32 and a flag.
+// Bytes for the parts of tiles. Only tiles of the last wave are cut. Each part is a tile in fp32 and a flag.
 int64_t segment_bytes(const ConvolutionProblem& problem, const Knobs& knobs, const Card& card) {
   constexpr int64_t kFewestSteps = 7;  // in a segment, measured
   const int64_t cluster = *knobs.cluster_m * *knobs.cluster_n;

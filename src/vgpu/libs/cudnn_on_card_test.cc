@@ -34,7 +34,7 @@ int64_t first_workspace(const ConvolutionProblem& problem, const char* answer, C
   return (*engines->front().workspace_bytes + 511) / 512 * 512;
 }
 
-// Measured on an H200 (eval/truth/h200/convolutions.jsonl), TF32; the answers are those of cuDNN 9.19 without a card.
+// Measured on an H200 (eval/truth/h200/convolutions.jsonl), TF32; cuDNN 9.19 gave these answers without a card.
 TEST(CudnnOnCard, SegmentsOfTheGradientOfTheFilter) {
   const char* tile_64 = "68,13287635,0,,2=5.13=0.18=1.25=0.27=1.28=1;68,12992659,0,,2=0.13=0.18=1.25=0.27=1.28=1";
   EXPECT_EQ(first_workspace(gradient_of_filter(kTypeFp32, 8, 64, 64, 56, 3), tile_64), 15057920);

@@ -38,6 +38,8 @@ SCRIPTS = (
     "truth/measure_kernels_time.py",
     "truth/measure_on_gpu.py",
     "truth/measure_operators.py",
+    "truth/measure_training.py",
+    "truth/training_job.py",
     "tutorials/compile_product.py",
     "values/scripts/",
 )

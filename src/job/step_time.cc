@@ -107,6 +107,18 @@ TimeRange step_interval(const Schedule& plan, double guessed_share, double unkno
   return {plan.step_ns * rates.step_interval.low - shorter_ns, plan.step_ns, plan.step_ns * rates.step_interval.high + longer_ns};
 }
 
+// Two errors that do not depend on each other, as factors.
+double both_factors(double a, double b) { return std::exp(std::hypot(std::log(a), std::log(b))); }
+
+// The interval where the host of the card may be slower or faster than expected: the step is scheduled with both.
+TimeRange with_hosts(const TimeRange& step, const StepOperations& operations, const std::vector<Duration>& durations,
+                     const StepConstants& constants, double scale) {
+  const auto step_ns = [&](double factor) { return schedule(operations, durations, constants, scale * factor).step_ns; };
+  const double slow = step_ns(constants.slow_host) / step.expected_ns, fast = step.expected_ns / step_ns(constants.fast_host);
+  return {step.expected_ns / both_factors(step.expected_ns / step.low_ns, fast), step.expected_ns,
+          step.expected_ns * both_factors(step.high_ns / step.expected_ns, slow)};
+}
+
 const Machine& machine_of(const Gpu& gpu, const StepTimeOptions& options) {
   return options.machine ? *options.machine : usual_machine(gpu);
 }
@@ -169,6 +181,8 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   }
   out.unknown_share = total > 0 ? unknown / total : 0;
   out.step = step_interval(plan, total > 0 ? guessed / total : 0, total > 0 ? (unknown - guessed) / total : 0, rates);
+  if (plan.host_ns * constants.slow_host > plan.gpu_ns)
+    out.step = with_hosts(out.step, step, durations, constants, host_scale(step.host, constants) / options.cpu_speed);
   for (auto& [phase, part] : phases.parts) {
     part.name = phase_name(static_cast<Phase>(phase));
     out.by_phase.push_back(part);

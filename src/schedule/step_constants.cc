@@ -9,9 +9,12 @@ StepConstants read_step_constants(const std::string& file) {
   const ConstantSection section("step", kStepJson, file);
   return {.call_ns = section.number("host", "call_ns"),
           .yardstick_ns = section.number("host", "yardstick_ns"),
+          .fast_host = section.number("host", "fast"),
+          .slow_host = section.number("host", "slow"),
           .latency_ns = section.number("host", "latency_ns"),
           .reached = section.number("streams", "reached"),
-          .watched_ns = section.number("observing", "watched_ns"),
+          .recorded_ns = section.number("observing", "recorded_ns"),
+          .hook_ns = section.number("observing", "hook_ns"),
           .mark_ns = section.number("observing", "mark_ns"),
           .timed_factor = section.number("observing", "timed_factor"),
           .untimed_factor = section.number("observing", "untimed_factor"),

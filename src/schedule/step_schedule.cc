@@ -36,8 +36,9 @@ double host_scale(const HostObservation& host, const StepConstants& constants) {
   if (host.own_ns > 0) plain_ns = std::min(plain_ns, host.own_ns / (host.timed ? constants.timed_factor : constants.untimed_factor));
   if (host.other_ns > 0) plain_ns = std::min(plain_ns, host.other_ns);
   if (host.alone) plain_ns /= constants.untimed_factor;
-  const double watching_ns = host.timed ? static_cast<double>(host.marks + host.allocations) * constants.watched_ns
-                                        : static_cast<double>(host.marks) * constants.mark_ns;
+  const double watching_ns =
+      host.timed ? static_cast<double>(host.allocations) * constants.recorded_ns + static_cast<double>(host.marks) * constants.hook_ns
+                 : static_cast<double>(host.marks) * constants.mark_ns;
   return host.pace * std::clamp((plain_ns - watching_ns) / host.observed_ns, constants.least_share * plain_ns / host.observed_ns, 1.0);
 }
 

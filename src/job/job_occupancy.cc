@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <optional>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -15,6 +15,7 @@
 #include "gpucast/error.h"
 #include "src/base/bounded.h"
 #include "src/job/typical_launch.h"
+#include "src/occupancy/counters.h"
 #include "src/occupancy/occupancy.h"
 #include "src/occupancy/occupancy_card.h"
 #include "src/occupancy/wheel.h"
@@ -36,6 +37,8 @@ struct LaunchShape {
   KernelResources kernel;
   ResourceSource source = ResourceSource::assumed;
   const char* like = "";
+  double warps = 1;       // the part of a block's warps that are active on average
+  double time_share = 1;  // of its call's time
   Occupancy occupancy;
   double gpu_ns = 0;
   int64_t launches = 0;
@@ -43,13 +46,13 @@ struct LaunchShape {
 
 class OccupancySums {
  public:
-  void add(const Occupancy& occupancy, double ns) {
+  void add(const Occupancy& occupancy, const CounterShares& counters, double ns) {
     const double achieved = occupancy.achieved;
     out_.min = count_ == 0 ? achieved : std::min(out_.min, achieved);
     out_.max = std::max(out_.max, achieved);
     sum_ += achieved;
-    weighted_ += ns * achieved;
-    active_ += ns * occupancy.sm_active;
+    weighted_ += ns * counters.occupancy;
+    active_ += ns * counters.sm_active;
     ns_ += ns;
     ++count_;
   }
@@ -68,6 +71,11 @@ class OccupancySums {
   double sum_ = 0, weighted_ = 0, active_ = 0, ns_ = 0;
   int64_t count_ = 0;
 };
+
+CounterConstants counter_constants(const StepConstants& constants) {
+  return {
+      .empty_ns = constants.empty_ns, .uneven = constants.uneven, .most_empty = constants.most_empty, .early_warps = constants.early_warps};
+}
 
 // The length of the union of intervals, which may overlap.
 double covered_ns(std::vector<std::pair<double, double>>* intervals) {
@@ -147,52 +155,74 @@ KernelOccupancy kernel_of(const LaunchShape& shape, const OccupancyCard& card) {
 // The shapes of one step on one card, each made once.
 class Shapes {
  public:
-  Shapes(const Trace& trace, const StepOperations& step, const CardRates& rates, const OccupancyCard& card, KernelTable wheel)
-      : trace_(trace), step_(step), rates_(rates), card_(card), wheel_(std::move(wheel)) {}
+  Shapes(const Trace& trace, const StepOperations& step, const CardRates& rates, const OccupancyCard& card, KernelTable wheel,
+         double early_warps)
+      : trace_(trace), step_(step), rates_(rates), card_(card), wheel_(std::move(wheel)), early_warps_(early_warps) {}
 
-  LaunchShape& shape_of_work(const StepOperation& operation, const Work& work) {
+  // One launch for a kernel, the typical ones for a library's call.
+  std::span<LaunchShape> shapes_of_work(const StepOperation& operation, const Work& work) {
     const bool kernel = work.kind == WorkKind::kernel;
     const Key key = {operation.shape, kernel ? work.name.index() : SIZE_MAX, kernel ? work.compiled : -1, work.grid,
                      work.block,      kernel ? work.size_bytes : 0};
     const auto [found, added] = shapes_.try_emplace(key);
-    LaunchShape& shape = found->second;
-    if (!added) return shape;
-    shape.first = &operation;
+    std::vector<LaunchShape>& shapes = found->second;
+    if (!added) return shapes;
     if (kernel) {
-      shape.launch = {bounded_product({work.grid[0], work.grid[1], work.grid[2]}),
-                      static_cast<int>(std::min<int64_t>(INT32_MAX, bounded_product({work.block[0], work.block[1], work.block[2]}))),
-                      work.size_bytes};
-      find_resources(work, &shape);
+      shapes.push_back(shape_of_kernel(work));
     } else {
-      const Operation& sizes = step_.shapes[operation.shape];
-      shape.source = ResourceSource::assumed;
-      shape.kernel.registers = kAssumedRegisters;
-      if (const auto typical = typical_launch(sizes, rates_, card_)) {
-        shape.launch = typical->launch;
-        shape.kernel = typical->kernel;
-        shape.like = typical->like;
-        shape.source = ResourceSource::typical;
-      } else {
-        constexpr int kThreads = 256;
-        constexpr int64_t kBytesOfThread = 16;
-        shape.launch = {std::max<int64_t>(1, (sizes.bytes_read + sizes.bytes_written) / kBytesOfThread / kThreads), kThreads, 0};
-      }
+      shapes = shapes_of_call(step_.shapes[operation.shape]);
     }
-    shape.occupancy = occupancy(card_, shape.kernel, shape.launch);
-    return shape;
+    for (LaunchShape& shape : shapes) {
+      shape.first = &operation;
+      shape.occupancy = occupancy(card_, shape.kernel, shape.launch);
+    }
+    return shapes;
   }
 
   // By time.
   std::vector<const LaunchShape*> largest_first() const {
     std::vector<const LaunchShape*> out;
     out.reserve(shapes_.size());
-    for (const auto& [key, shape] : shapes_) out.push_back(&shape);
+    for (const auto& [key, shapes] : shapes_)
+      for (const LaunchShape& shape : shapes) out.push_back(&shape);
     std::stable_sort(out.begin(), out.end(), [](const LaunchShape* a, const LaunchShape* b) { return a->gpu_ns > b->gpu_ns; });
     return out;
   }
 
  private:
   using Key = std::tuple<uint32_t, size_t, int32_t, std::array<uint32_t, 3>, std::array<uint32_t, 3>, int64_t>;
+
+  LaunchShape shape_of_kernel(const Work& work) {
+    LaunchShape shape;
+    shape.launch = {bounded_product({work.grid[0], work.grid[1], work.grid[2]}),
+                    static_cast<int>(std::min<int64_t>(INT32_MAX, bounded_product({work.block[0], work.block[1], work.block[2]}))),
+                    work.size_bytes};
+    find_resources(work, &shape);
+    shape.warps = early_warps_;
+    return shape;
+  }
+
+  std::vector<LaunchShape> shapes_of_call(const Operation& sizes) const {
+    std::vector<LaunchShape> out;
+    for (const TypicalLaunch& typical : typical_launches(sizes, rates_, card_)) {
+      LaunchShape& shape = out.emplace_back();
+      shape.launch = typical.launch;
+      shape.kernel = typical.kernel;
+      shape.like = typical.like;
+      shape.warps = typical.warps;
+      shape.time_share = typical.time_share;
+      shape.source = ResourceSource::typical;
+    }
+    if (!out.empty()) return out;
+    constexpr int kThreads = 256;
+    constexpr int64_t kBytesOfThread = 16;
+    LaunchShape& shape = out.emplace_back();
+    shape.source = ResourceSource::assumed;
+    shape.kernel.registers = kAssumedRegisters;
+    shape.launch = {std::max<int64_t>(1, (sizes.bytes_read + sizes.bytes_written) / kBytesOfThread / kThreads), kThreads, 0};
+    shape.warps = early_warps_;
+    return out;
+  }
 
   void find_resources(const Work& work, LaunchShape* shape) {
     if (work.compiled >= 0) {
@@ -215,7 +245,8 @@ class Shapes {
   const CardRates& rates_;
   const OccupancyCard& card_;
   KernelTable wheel_;
-  std::map<Key, LaunchShape> shapes_;
+  double early_warps_;
+  std::map<Key, std::vector<LaunchShape>> shapes_;
 };
 
 bool runs_kernels(const Trace& trace, const StepOperation& operation) {
@@ -231,12 +262,17 @@ void for_each_kernel(const Trace& trace, const StepOperation& operation, double 
   const auto count = static_cast<double>(operation.work_count);
   const double floor_ns = std::min(ns / count, rates.launch_ns);
   const size_t end = operation.first_work + operation.work_count;
-  const auto threads_of = [](const LaunchShape& shape) { return static_cast<double>(shape.launch.blocks) * shape.launch.block_threads; };
+  const auto threads_of = [&](size_t work) {
+    double threads = 0;
+    for (const LaunchShape& shape : shapes->shapes_of_work(operation, trace.observed.work[work]))
+      threads += static_cast<double>(shape.launch.blocks) * shape.launch.block_threads;
+    return threads;
+  };
   double threads = 0;
-  for (size_t w = operation.first_work; w < end; ++w) threads += threads_of(shapes->shape_of_work(operation, trace.observed.work[w]));
+  for (size_t w = operation.first_work; w < end; ++w) threads += threads_of(w);
   for (size_t w = operation.first_work; w < end; ++w) {
-    LaunchShape& shape = shapes->shape_of_work(operation, trace.observed.work[w]);
-    take(shape, floor_ns + (ns - floor_ns * count) * (threads > 0 ? threads_of(shape) / threads : 1 / count));
+    const double work_ns = floor_ns + (ns - floor_ns * count) * (threads > 0 ? threads_of(w) / threads : 1 / count);
+    for (LaunchShape& shape : shapes->shapes_of_work(operation, trace.observed.work[w])) take(shape, work_ns * shape.time_share);
   }
 }
 
@@ -256,7 +292,8 @@ CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, 
   std::vector<GpuTimeline::Span> spans;
   const Schedule plan =
       schedule(step, durations, constants, host_scale(step.host, constants) / options.cpu_speed, &spans, step.loop_batch.ns);
-  Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &out.notes));
+  const CounterConstants counters = counter_constants(constants);
+  Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &out.notes), counters.early_warps);
   OccupancySums all;
   std::map<Phase, OccupancySums> phases;
   std::map<int64_t, OccupancySums> modules;
@@ -278,9 +315,9 @@ CardOccupancy occupancy_on_card(const Trace& trace, const StepOperations& step, 
       shape.gpu_ns += kernel_ns;
       ++shape.launches;
       source_ns[static_cast<size_t>(shape.source)] += kernel_ns;
-      all.add(shape.occupancy, kernel_ns);
-      phases[operation.phase].add(shape.occupancy, kernel_ns);
-      modules[operation.module.valid() ? static_cast<int64_t>(operation.module.index()) : -1].add(shape.occupancy, kernel_ns);
+      const CounterShares shares = counter_shares(shape.occupancy, shape.warps, kernel_ns, counters);
+      const int64_t module = operation.module.valid() ? static_cast<int64_t>(operation.module.index()) : -1;
+      for (OccupancySums* sums : {&all, &phases[operation.phase], &modules[module]}) sums->add(shape.occupancy, shares, kernel_ns);
     });
   }
   if (all.count() == 0)
@@ -355,14 +392,15 @@ std::vector<double> operation_occupancies(const Facts& facts, const Gpu& gpu) {
   JobOccupancyOptions options;
   options.cache = kernel_cache_folder();
   std::vector<std::string> notes;
-  Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &notes));
+  const CounterConstants counters = counter_constants(step_constants());
+  Shapes shapes(trace, step, rates, card, kernels_of_wheel(trace, options, gpu, &notes), counters.early_warps);
   out.reserve(step.operations.size());
   for (const StepOperation& operation : step.operations) {
     double weighted = 0, known_ns = 0;
     if (runs_kernels(trace, operation)) {
       for_each_kernel(trace, operation, durations[operation.shape].expected_ns, rates, &shapes, [&](const LaunchShape& shape, double ns) {
         if (shape.source == ResourceSource::assumed) return;
-        weighted += ns * shape.occupancy.achieved;
+        weighted += ns * counter_shares(shape.occupancy, shape.warps, ns, counters).occupancy;
         known_ns += ns;
       });
     }

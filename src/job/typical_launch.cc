@@ -1,6 +1,7 @@
-// The kernels' figures come from traces of PyTorch's profiler: from a V100 (pytorch/kineto, tb_plugin/samples, 2021) for arithmetic in
-// fp32, from an H100 (AMD-AGI/TraceLens, tests/traces/h100) for tensor cores. NCCL's kernels since 2.20 have 96 registers, at least 512
-// threads a block, and a block for each channel.
+// The kernels' figures come from traces of PyTorch's profiler: from a V100 (pytorch/kineto, tb_plugin/samples, 2021) for fp32 before
+// Ampere, from an H200 (eval/truth/h200/steps.jsonl.gz) for fp32, TF32 and Hopper's kernels, from an H100 (AMD-AGI/TraceLens,
+// tests/traces/h100) for products in fp16 and bf16 on Ampere. NCCL's kernels since 2.20 have 96 registers, at least 512 threads a block,
+// and a block for each channel.
 
 #include "src/job/typical_launch.h"
 
@@ -17,21 +18,46 @@ struct TiledLaunch {
   double m, n;
   int threads, registers, shared_bytes;
   const char* like;
+  double warps = 1;         // as in TypicalLaunch
+  bool persistent = false;  // a block a multiprocessor, which computes several tiles
 };
-constexpr TiledLaunch kPlainLaunch[] = {{128, 128, 256, 128, 32768, "volta_scudnn_128x128_relu_interior_nn_v1"},
-                                        {128, 64, 128, 128, 16384, "volta_scudnn_128x64_relu_interior_nn_v1"},
-                                        {64, 64, 64, 126, 8192, "volta_sgemm_64x64_nt"},
-                                        {128, 32, 256, 57, 16384, "volta_sgemm_128x32_nt"},
-                                        {64, 32, 256, 82, 26624, "volta_sgemm_64x32_sliced1x4_tn"}};
+// Ordered from large to small tiles.
+constexpr TiledLaunch kPlainUntilTuring[] = {{128, 128, 256, 128, 32768, "volta_scudnn_128x128_relu_interior_nn_v1"},
+                                             {128, 64, 128, 128, 16384, "volta_scudnn_128x64_relu_interior_nn_v1"},
+                                             {64, 64, 64, 126, 8192, "volta_sgemm_64x64_nt"},
+                                             {128, 32, 256, 57, 16384, "volta_sgemm_128x32_nt"},
+                                             {64, 32, 256, 82, 26624, "volta_sgemm_64x32_sliced1x4_tn"}};
+constexpr TiledLaunch kPlain[] = {{128, 128, 128, 255, 33792, "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3"},
+                                  {128, 64, 128, 220, 18816, "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x128x8_stage3"},
+                                  {64, 64, 128, 121, 12672, "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3"},
+                                  {64, 32, 64, 121, 9600, "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x32x8_stage3"},
+                                  {32, 32, 64, 80, 6912, "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3"}};
 constexpr TiledLaunch kTensor[] = {{256, 128, 256, 230, 147456, "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2"},
                                    {256, 64, 128, 246, 81920, "cutlass_tensorop_bf16_s16816fprop_optimized_bf16_256x64_32x5"},
                                    {128, 64, 128, 152, 147456, "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x6_tn_align8"},
                                    {64, 64, 128, 100, 98304, "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8"},
                                    {32, 32, 128, 88, 33792, "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x2_tn_align8"}};
-constexpr TiledLaunch kHopper[] = {{256, 128, 384, 168, 231424, "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"}};
+// Rows that do not begin at multiples of 16 bytes.
+constexpr TiledLaunch kUnalignedTensor[] = {{256, 128, 256, 229, 49152, "cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_nn_align1"},
+                                            {128, 128, 128, 254, 32768, "cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1"},
+                                            {32, 32, 128, 51, 5120, "cutlass_75_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_nt"}};
+constexpr TiledLaunch kTensorConvolution[] = {
+    {128, 128, 128, 234, 65536, "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128"},
+    {128, 64, 128, 242, 81920, "cutlass_tensorop_s1688dgrad_optimized_tf32_256x64_16x4_nhwc_align4"}};
+constexpr TiledLaunch kTensorWeightGradient[] = {
+    {128, 128, 128, 220, 77832, "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128"},
+    {128, 64, 128, 164, 45064, "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x64"}};
+// Hopper's kernels: two warpgroups multiply, a third one moves tiles. In nvjet's, three of its four warps end at once; in the gradients of
+// weights also those of a group without a tile, by the warps that Nsight Compute counts.
+constexpr TiledLaunch kHopper[] = {{256, 128, 384, 168, 213188, "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 0.75, true}};
+constexpr TiledLaunch kHopperConvolution[] = {
+    {128, 128, 384, 168, 231424, "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32", 1, true}};
+constexpr TiledLaunch kHopperWeightGradient[] = {
+    {128, 128, 384, 168, 231424, "sm90_xmma_wgrad_indexed_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32", 0.6, true}};
 // cuDNN's gradients of convolutions in fp32 that are not computed as products of tiles.
-constexpr TiledLaunch kDataGradient = {64, 64, 64, 88, 3328, "cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3>"};
-constexpr TiledLaunch kWeightGradient = {128, 64, 256, 80, 6400, "cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5>"};
+constexpr TiledLaunch kDataGradient = {64, 64, 64, 96, 3328, "cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3>"};
+constexpr TiledLaunch kWeightGradient = {128, 64, 64, 80, 2304, "wgrad_alg0_engine<float, 128, 5, 5, 3, 3, 3>"};
+constexpr TiledLaunch kWeightGradientUntilTuring = {128, 64, 256, 80, 6400, "cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5>"};
 
 // The first row whose tile is not larger than m x n. Only the area is compared, because a tile may also be turned.
 const TiledLaunch& like_tile(std::span<const TiledLaunch> rows, double m, double n) {
@@ -41,13 +67,9 @@ const TiledLaunch& like_tile(std::span<const TiledLaunch> rows, double m, double
   return rows.back();
 }
 
-std::span<const TiledLaunch> rows_of(bool tensor, const CardRates& rates) {
-  if (!tensor || rates.capability < 80) return kPlainLaunch;
-  return rates.capability == 90 ? std::span<const TiledLaunch>(kHopper) : std::span<const TiledLaunch>(kTensor);
-}
-
 TypicalLaunch of_tiles(const TiledLaunch& row, double tiles, const OccupancyCard& card) {
   TypicalLaunch out;
+  if (row.persistent) tiles = std::min<double>(tiles, card.multiprocessors);
   out.launch.blocks = static_cast<int64_t>(std::max(1.0, std::min(tiles, 1e15)));
   out.launch.block_threads = row.threads;
   out.kernel.registers = row.registers;
@@ -55,16 +77,47 @@ TypicalLaunch of_tiles(const TiledLaunch& row, double tiles, const OccupancyCard
   // On cards with less shared memory for a block, the same kernel with fewer stages.
   while (out.launch.dynamic_shared_bytes > card.block_shared_bytes) out.launch.dynamic_shared_bytes /= 2;
   out.like = row.like;
+  out.warps = row.warps;
   return out;
 }
 
 TypicalLaunch of_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   const GemmTiling tiling = gemm_tiling(operation, rates);
-  const bool tensor = rates.tensor_cores[operation.precision];
-  return of_tiles(like_tile(rows_of(tensor, rates), tiling.tile_m, tiling.tile_n), tiling.tiles, card);
+  const bool tensor = rates.tensor_cores[operation.precision] && rates.capability >= 80;
+  std::span<const TiledLaunch> rows = rates.capability >= 80 ? kPlain : kPlainUntilTuring;
+  if (tensor) {
+    const bool aligned = elements_read_together(operation) * operation.element_bytes >= 16;
+    rows = !aligned ? kUnalignedTensor : rates.capability == 90 ? std::span<const TiledLaunch>(kHopper) : kTensor;
+  }
+  return of_tiles(like_tile(rows, tiling.tile_m, tiling.tile_n), tiling.tiles, card);
 }
 
-TypicalLaunch of_convolution(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
+// Turns a tensor between channels-first and channels-last layout, or pads it: a block for each 32 x 32 elements.
+TypicalLaunch of_turning(const Operation& operation, double time_share) {
+  constexpr int64_t kElements = 1024, kTensors = 2;  // half of what the convolution reads and writes, on average
+  TypicalLaunch out;
+  out.launch.blocks =
+      std::max<int64_t>(1, (operation.bytes_read + operation.bytes_written) / kTensors / std::max(1, operation.element_bytes) / kElements);
+  out.launch.block_threads = 256;
+  out.kernel.registers = 32;
+  out.launch.dynamic_shared_bytes = 4224;
+  out.like = "cudnn::engines_precompiled::nchwToNhwcKernel";
+  out.time_share = time_share;
+  return out;
+}
+
+const TiledLaunch& convolution_row(const ConvolutionShape& s, bool tensor, double width, const CardRates& rates) {
+  const bool weights = s.pass == Pass::weight_gradient;
+  if (tensor && rates.capability >= 80) {
+    if (rates.capability == 90) return weights ? kHopperWeightGradient[0] : kHopperConvolution[0];
+    return like_tile(weights ? kTensorWeightGradient : kTensorConvolution, 128, width);
+  }
+  if (s.pass == Pass::data_gradient) return kDataGradient;
+  if (weights) return rates.capability >= 80 ? kWeightGradient : kWeightGradientUntilTuring;
+  return like_tile(rates.capability >= 80 ? kPlain : kPlainUntilTuring, 128, width);
+}
+
+std::vector<TypicalLaunch> of_one_pass(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   const ConvolutionShape& s = operation.convolution;
   const auto product = [](const int64_t sizes[3]) {
     return static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * static_cast<double>(sizes[2]);
@@ -75,32 +128,67 @@ TypicalLaunch of_convolution(const Operation& operation, const CardRates& rates,
   double m = batch * product(s.out), n = out_channels;
   if (s.pass == Pass::data_gradient) m = batch * product(s.in), n = in_channels;
   if (s.pass == Pass::weight_gradient) m = out_channels, n = in_channels * product(s.window);
-  const bool tensor = rates.tensor_cores[operation.precision];
+  const ConvolutionKernels kernels = convolution_kernels(operation, rates);
+  // Images of few channels have no tensor core kernel: cuDNN computes in fp32.
+  const bool tensor = rates.tensor_cores[kernels.precision] && in_channels > 2;
   const double width = n >= 128 ? 128 : n >= 64 ? 64 : 32;
-  const TiledLaunch* row = &like_tile(rows_of(tensor, rates), 128, width);
-  if (!tensor && s.pass == Pass::data_gradient) row = &kDataGradient;
-  if (!tensor && s.pass == Pass::weight_gradient) row = &kWeightGradient;
-  double tiles = groups * std::ceil(m / row->m) * std::ceil(n / std::min(row->n, width));
+  const TiledLaunch& row = convolution_row(s, tensor, width, rates);
+  double tiles = groups * std::ceil(m / row.m) * std::ceil(n / std::min(row.n, width));
   // A weight's gradient sums over many pixels. The library cuts the sum so that all multiprocessors have work.
   if (s.pass == Pass::weight_gradient) tiles = std::max(tiles, static_cast<double>(rates.multiprocessors));
-  return of_tiles(*row, tiles, card);
-}
-
-TypicalLaunch of_normalization(const Operation& operation) {
-  TypicalLaunch out;
-  out.launch.blocks = std::max<int64_t>(1, operation.rows);
-  out.launch.block_threads = 512;
-  out.kernel.registers = 32;
-  out.launch.dynamic_shared_bytes = 400;
-  out.like = "cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512>";
+  std::vector<TypicalLaunch> out = {of_tiles(row, tiles, card)};
+  if (tensor && kernels.turned_share > 0) {
+    out.front().time_share = 1 - kernels.turned_share;
+    out.push_back(of_turning(operation, kernels.turned_share));
+  }
   return out;
 }
 
-TypicalLaunch of_attention(const Operation& operation) {
+std::vector<TypicalLaunch> of_convolution(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
+  if (operation.convolution.pass != Pass::backward) return of_one_pass(operation, rates, card);
+  std::vector<TypicalLaunch> out;
+  const double whole_ns = convolution_time(operation, rates).ns;
+  for (const Pass pass : {Pass::data_gradient, Pass::weight_gradient}) {
+    Operation part = operation;
+    part.convolution.pass = pass;
+    const double share = whole_ns > 0 ? convolution_time(part, rates).ns / whole_ns : 0.5;
+    for (TypicalLaunch& launch : of_one_pass(part, rates, card)) {
+      launch.time_share *= share;
+      out.push_back(launch);
+    }
+  }
+  return out;
+}
+
+// cuDNN's batch norm: a block for each channel; blocks that stay on their multiprocessor for tensors of two-byte elements.
+TypicalLaunch of_normalization(const Operation& operation, const OccupancyCard& card) {
+  const bool forward = operation.pass == Pass::forward;
+  TypicalLaunch out;
+  out.launch.block_threads = 512;
+  if (operation.element_bytes == 2) {
+    out.launch.blocks = 2LL * card.multiprocessors;
+    out.kernel.registers = 64;
+    out.launch.dynamic_shared_bytes = forward ? 32768 : 28672;
+    out.like = forward ? "cudnn::batchnorm_fwtr_nhwc_semiPersist" : "cudnn::batchnorm_bwtr_nhwc_semiPersist";
+    return out;
+  }
+  out.launch.blocks = std::max<int64_t>(1, operation.rows);
+  out.kernel.registers = forward ? 48 : 32;
+  out.launch.dynamic_shared_bytes = forward ? 144 : 400;
+  out.like = forward ? "cudnn::bn_fw_tr_1C11_kernel_NCHW" : "cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512>";
+  return out;
+}
+
+TypicalLaunch of_attention(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   constexpr int64_t kQueries = 128;  // in a block
   const AttentionShape& s = operation.attention;
+  const int64_t blocks = std::max<int64_t>(1, s.batch * s.heads * ((s.queries + kQueries - 1) / kQueries));
+  if (s.kernel == AttentionKernel::cudnn && rates.capability == 90) {
+    constexpr TiledLaunch kFlash = {128, 128, 384, 168, 216064, "cudnn_generated_fort_native_sdpa_sm90_flash_bprop", 1, true};
+    return of_tiles(kFlash, static_cast<double>(blocks), card);
+  }
   TypicalLaunch out;
-  out.launch.blocks = std::max<int64_t>(1, s.batch * s.heads * ((s.queries + kQueries - 1) / kQueries));
+  out.launch.blocks = blocks;
   out.launch.block_threads = 128;
   out.kernel.registers = 255;
   out.launch.dynamic_shared_bytes = 48 << 10;
@@ -129,22 +217,22 @@ TypicalLaunch of_recurrent(const CardRates& rates) {
 
 }  // namespace
 
-std::optional<TypicalLaunch> typical_launch(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
+std::vector<TypicalLaunch> typical_launches(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   switch (operation.kind) {
     case OperationKind::gemm:
-      return of_gemm(operation, rates, card);
+      return {of_gemm(operation, rates, card)};
     case OperationKind::convolution:
       return of_convolution(operation, rates, card);
     case OperationKind::normalization:
-      return of_normalization(operation);
+      return {of_normalization(operation, card)};
     case OperationKind::attention:
-      return of_attention(operation);
+      return {of_attention(operation, rates, card)};
     case OperationKind::collective:
-      return of_collective();
+      return {of_collective()};
     case OperationKind::recurrent:
-      return of_recurrent(rates);
+      return {of_recurrent(rates)};
     default:
-      return std::nullopt;
+      return {};
   }
 }
 

@@ -19,6 +19,10 @@ StepConstants read_step_constants(const std::string& file) {
           .timed_factor = section.number("observing", "timed_factor"),
           .untimed_factor = section.number("observing", "untimed_factor"),
           .least_share = section.number("observing", "least_share"),
+          .empty_ns = section.number("counters", "empty_ns"),
+          .uneven = section.number("counters", "uneven"),
+          .most_empty = section.number("counters", "most_empty"),
+          .early_warps = section.number("counters", "early_warps"),
           .known_share = section.number("known", "share")};
 }
 

@@ -19,7 +19,9 @@ struct StepConstants {
   double timed_factor = 0,
          untimed_factor = 0;  // an observed step's time over another step's: with timed hooks subtracted; with hooks included
   double least_share = 0;     // at least this part of the host's time remains after all subtractions
-  double known_share = 0;     // another card's error is this power of the error on the known card (--known)
+  // What the card's counters show of a kernel (CounterConstants of src/occupancy/counters.h).
+  double empty_ns = 0, uneven = 0, most_empty = 0, early_warps = 0;
+  double known_share = 0;  // another card's error is this power of the error on the known card (--known)
 };
 
 // `file`: the text of a user's constants file, which replaces built-in values; "" for none. Throws Error for a value that is no finite

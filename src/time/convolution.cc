@@ -115,7 +115,12 @@ double winograd_ns(const ConvolutionShape& s, double bytes, double memory_ns, do
   return std::min(apart_ns, one_ns);
 }
 
-Estimate in_precision(const Operation& operation, Precision precision, const CardRates& card) {
+struct ConvolutionTime {
+  Estimate all;
+  double turned_ns = 0;  // of kernels that change the layout or pad
+};
+
+ConvolutionTime in_precision(const Operation& operation, Precision precision, const CardRates& card) {
   const ConvolutionShape s = plain(operation.convolution);
   const Pass pass = s.pass;
   const ConvolutionConstants& c = card.convolution[precision][pass];
@@ -172,8 +177,8 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
       const ConvolutionConstants& own = card.convolution[Precision::fp32][pass];
       const double own_ns = 1e9 * flops * (gradient ? in / out : 1) / (card.peak_flop_per_s[Precision::fp32] * own.depthwise);
       memory_ns = moving_ns(x_bytes + y_bytes + w_bytes, own.depthwise_passes, 1, card);
-      return {std::max(own_ns, memory_ns) + card.bytes[OperationKind::convolution].floor_ns,
-              own_ns > memory_ns ? Bound::compute : Bound::memory};
+      return {{std::max(own_ns, memory_ns) + card.bytes[OperationKind::convolution].floor_ns,
+               own_ns > memory_ns ? Bound::compute : Bound::memory}};
     }
     const bool wide = s.channels_last && window > 49;
     const double own_ns = 1e9 * flops / (card.peak_flop_per_s[Precision::fp32] * (wide ? c.depthwise_wide : c.depthwise));
@@ -194,18 +199,34 @@ Estimate in_precision(const Operation& operation, Precision precision, const Car
   }
   // Tensor cores need channels-last layout and a multiple of eight channels. Otherwise separate kernels change the layout or pad the
   // tensors.
+  double turned_ns = 0;
   if (tensor && in_channels > 1) {
     const auto unfit = [&](int64_t channels) { return !s.channels_last || channels % 8 != 0; };
     const double turned_bytes = (unfit(s.in_channels) && !few ? x_bytes : 0) + (unfit(s.out_channels) ? y_bytes : 0);
-    if (turned_bytes > 0) ns += moving_ns(turned_bytes, 2 * c.turned, 1, card) + 2 * card.launch_ns;
+    if (turned_bytes > 0) turned_ns = moving_ns(turned_bytes, 2 * c.turned, 1, card) + 2 * card.launch_ns;
+    ns += turned_ns;
   }
   if (ns < 2 * c.start_ns) bound = Bound::launch;
-  return {ns, bound};
+  return {{ns, bound}, turned_ns};
+}
+
+struct ChosenConvolution {
+  Precision precision;
+  ConvolutionTime time;
+};
+
+// Where TF32 is allowed, libraries use it or fp32, whichever is faster. No depthwise kernel uses TF32.
+ChosenConvolution chosen_convolution(const Operation& operation, const CardRates& card) {
+  const ConvolutionTime own = in_precision(operation, operation.precision, card);
+  if (operation.precision != Precision::tf32) return {operation.precision, own};
+  const ConvolutionTime plain = in_precision(operation, Precision::fp32, card);
+  const ConvolutionShape& shape = operation.convolution;
+  const bool depthwise = shape.groups > 1 && shape.groups == shape.in_channels;
+  return depthwise || plain.all.ns < own.all.ns ? ChosenConvolution{Precision::fp32, plain} : ChosenConvolution{Precision::tf32, own};
 }
 
 }  // namespace
 
-// Where TF32 is allowed, libraries use it or fp32, whichever is faster. No depthwise kernel uses TF32.
 Estimate convolution_time(const Operation& operation, const CardRates& card) {
   if (operation.convolution.pass == Pass::backward) {  // one operator, a kernel for each gradient
     Operation part = operation;
@@ -215,12 +236,12 @@ Estimate convolution_time(const Operation& operation, const CardRates& card) {
     const Estimate weight = convolution_time(part, card);
     return {data.ns + weight.ns, weight.ns > data.ns ? weight.bound : data.bound};
   }
-  const Estimate own = in_precision(operation, operation.precision, card);
-  if (operation.precision != Precision::tf32) return own;
-  const Estimate plain = in_precision(operation, Precision::fp32, card);
-  const ConvolutionShape& shape = operation.convolution;
-  if (shape.groups > 1 && shape.groups == shape.in_channels) return plain;
-  return plain.ns < own.ns ? plain : own;
+  return chosen_convolution(operation, card).time.all;
+}
+
+ConvolutionKernels convolution_kernels(const Operation& operation, const CardRates& card) {
+  const ChosenConvolution chosen = chosen_convolution(operation, card);
+  return {chosen.precision, chosen.time.all.ns > 0 ? chosen.time.turned_ns / chosen.time.all.ns : 0};
 }
 
 void read_convolution_constants(const Constants& constants, CardRates* card) {

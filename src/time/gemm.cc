@@ -82,6 +82,19 @@ Compute compute_of(const Operation& operation, const CardRates& card) {
 
 GemmTiling gemm_tiling(const Operation& operation, const CardRates& card) { return compute_of(operation, card).tiling; }
 
+// Tensor cores read 16 bytes at a time. Where a matrix has rows that do not begin at a multiple of 16 bytes, kernels read as many elements
+// at a time as begin at a multiple of their bytes, and do not reach the tensor cores' rate.
+double elements_read_together(const Operation& operation) {
+  const GemmShape& shape = operation.gemm;
+  const Sizes s = sizes_of(operation);
+  const double rows[] = {shape.a_transposed ? s.m : s.k, shape.b_transposed ? s.k : s.n, s.n};
+  double together = 16 / s.element;
+  for (const double row : rows) {
+    while (together > 1 && std::fmod(row, together) != 0) together /= 2;
+  }
+  return together;
+}
+
 Estimate gemm_time(const Operation& operation, const CardRates& card) {
   const GemmShape& shape = operation.gemm;
   const GemmConstants& c = card.gemm[operation.precision];
@@ -93,13 +106,7 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
   const double element = s.element;
   if (!tensor && !batched && shape.b_transposed) compute.ns *= c.transposed;
   if (tensor) {
-    // Tensor cores read 16 bytes at a time. Where a matrix has rows that do not begin at a multiple of 16 bytes, kernels read as many
-    // elements at a time as begin at a multiple of their bytes, and do not reach the tensor cores' rate.
-    const double rows[] = {shape.a_transposed ? s.m : s.k, shape.b_transposed ? s.k : s.n, s.n};
-    double together = 16 / element;
-    for (const double row : rows) {
-      while (together > 1 && std::fmod(row, together) != 0) together /= 2;
-    }
+    const double together = elements_read_together(operation);
     const double flop_per_cycle = card.sustained_flop_per_s[operation.precision] / (card.multiprocessors * card.clock_hz);
     if (together * element < 16) compute.ns *= std::max(1.0, flop_per_cycle / (together * c.unaligned_flop_per_cycle));
   }

@@ -23,7 +23,16 @@ struct GemmTiling {
   double tile_m = 0, tile_n = 0, tiles = 0;
 };
 GemmTiling gemm_tiling(const Operation& operation, const CardRates& card);
+// The elements that a product's kernel reads at a time: 16 bytes, or less where a matrix has rows that begin elsewhere.
+double elements_read_together(const Operation& operation);
 Estimate convolution_time(const Operation& operation, const CardRates& card);
+// What a convolution of one pass runs: its products in this precision, and the part of its time in which other kernels change the layout
+// of its tensors or pad them.
+struct ConvolutionKernels {
+  Precision precision = Precision::fp32;
+  double turned_share = 0;
+};
+ConvolutionKernels convolution_kernels(const Operation& operation, const CardRates& card);
 Estimate attention_time(const Operation& operation, const CardRates& card);
 Estimate normalization_time(const Operation& operation, const CardRates& card);
 Estimate elementwise_time(const Operation& operation, const CardRates& card);

@@ -18,8 +18,8 @@ struct TiledLaunch {
   double m, n;
   int threads, registers, shared_bytes;
   const char* like;
-  double warps = 1;         // as in TypicalLaunch
-  bool persistent = false;  // a block a multiprocessor, which computes several tiles
+  double warps = 1;       // as in TypicalLaunch
+  double persistent = 0;  // above 0: at most a block for this share of the multiprocessors, which computes several tiles
 };
 // Ordered from large to small tiles.
 constexpr TiledLaunch kPlainUntilTuring[] = {{128, 128, 256, 128, 32768, "volta_scudnn_128x128_relu_interior_nn_v1"},
@@ -49,15 +49,23 @@ constexpr TiledLaunch kTensorWeightGradient[] = {
     {128, 64, 128, 164, 45064, "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x64"}};
 // Hopper's kernels: two warpgroups multiply, a third one moves tiles. In nvjet's, three of its four warps end at once; in the gradients of
 // weights also those of a group without a tile, by the warps that Nsight Compute counts.
-constexpr TiledLaunch kHopper[] = {{256, 128, 384, 168, 213188, "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 0.75, true}};
+constexpr TiledLaunch kHopper[] = {{256, 128, 384, 168, 213188, "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 0.75, 1}};
+// Not each group of multiprocessors has room for one more cluster of blocks: 108 to 132 of 132 have one.
+constexpr double kClusters = 120.0 / 132;
 constexpr TiledLaunch kHopperConvolution[] = {
-    {128, 128, 384, 168, 231424, "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32", 1, true}};
+    {128, 128, 384, 168, 231424, "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32", 1, kClusters}};
 constexpr TiledLaunch kHopperWeightGradient[] = {
-    {128, 128, 384, 168, 231424, "sm90_xmma_wgrad_indexed_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32", 0.6, true}};
+    {128, 128, 384, 168, 231424, "sm90_xmma_wgrad_indexed_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32", 0.6,
+     kClusters}};
 // cuDNN's gradients of convolutions in fp32 that are not computed as products of tiles.
 constexpr TiledLaunch kDataGradient = {64, 64, 64, 96, 3328, "cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3>"};
 constexpr TiledLaunch kWeightGradient = {128, 64, 64, 80, 2304, "wgrad_alg0_engine<float, 128, 5, 5, 3, 3, 3>"};
 constexpr TiledLaunch kWeightGradientUntilTuring = {128, 64, 256, 80, 6400, "cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5>"};
+
+// Depthwise convolutions in channels-last layout, which have no tiles of a product.
+constexpr TiledLaunch kDepthwise = {128, 1, 128, 255, 0, "conv2d_c1_k1_nhwc_specialized"};
+constexpr TiledLaunch kDepthwiseData = {64, 1, 256, 125, 0, "dgrad2d_c1_k1_nhwc_specialized"};
+constexpr TiledLaunch kDepthwiseWeights = {64, 1, 128, 167, 35328, "wgrad2d_c1_k1_nhwc"};
 
 // The first row whose tile is not larger than m x n. Only the area is compared, because a tile may also be turned.
 const TiledLaunch& like_tile(std::span<const TiledLaunch> rows, double m, double n) {
@@ -69,7 +77,7 @@ const TiledLaunch& like_tile(std::span<const TiledLaunch> rows, double m, double
 
 TypicalLaunch of_tiles(const TiledLaunch& row, double tiles, const OccupancyCard& card) {
   TypicalLaunch out;
-  if (row.persistent) tiles = std::min<double>(tiles, card.multiprocessors);
+  if (row.persistent > 0) tiles = std::min(tiles, std::floor(row.persistent * card.multiprocessors));
   out.launch.blocks = static_cast<int64_t>(std::max(1.0, std::min(tiles, 1e15)));
   out.launch.block_threads = row.threads;
   out.kernel.registers = row.registers;
@@ -81,10 +89,31 @@ TypicalLaunch of_tiles(const TiledLaunch& row, double tiles, const OccupancyCard
   return out;
 }
 
-TypicalLaunch of_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
+// cuBLAS's fp32 kernels since Ampere, by the grids measured on an H200. Gradients of weights (A transposed) mostly have tiles of 64 x 64.
+// A linear layer's forward (B transposed) has the largest tile that gives most multiprocessors one.
+TypicalLaunch of_plain_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
+  constexpr double kMost = 0.65;
+  const GemmShape& s = operation.gemm;
+  const auto tiles_of = [&](const TiledLaunch& row) {
+    return static_cast<double>(s.batch) * std::ceil(static_cast<double>(s.m) / row.m) * std::ceil(static_cast<double>(s.n) / row.n);
+  };
+  const TiledLaunch &wide = kPlain[1], &square = kPlain[2], &small = kPlain[4];
+  const double least = kMost * card.multiprocessors;
+  if (s.a_transposed && tiles_of(square) >= least) return of_tiles(square, tiles_of(square), card);
+  if (s.a_transposed || s.b_transposed) {
+    for (const TiledLaunch* row : {&wide, &square})
+      if (tiles_of(*row) >= least) return of_tiles(*row, tiles_of(*row), card);
+    return of_tiles(small, tiles_of(small), card);
+  }
   const GemmTiling tiling = gemm_tiling(operation, rates);
+  return of_tiles(like_tile(kPlain, tiling.tile_m, tiling.tile_n), tiling.tiles, card);
+}
+
+TypicalLaunch of_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   const bool tensor = rates.tensor_cores[operation.precision] && rates.capability >= 80;
-  std::span<const TiledLaunch> rows = rates.capability >= 80 ? kPlain : kPlainUntilTuring;
+  if (!tensor && rates.capability >= 80) return of_plain_gemm(operation, rates, card);
+  const GemmTiling tiling = gemm_tiling(operation, rates);
+  std::span<const TiledLaunch> rows = kPlainUntilTuring;
   if (tensor) {
     const bool aligned = elements_read_together(operation) * operation.element_bytes >= 16;
     rows = !aligned ? kUnalignedTensor : rates.capability == 90 ? std::span<const TiledLaunch>(kHopper) : kTensor;
@@ -108,6 +137,8 @@ TypicalLaunch of_turning(const Operation& operation, double time_share) {
 
 const TiledLaunch& convolution_row(const ConvolutionShape& s, bool tensor, double width, const CardRates& rates) {
   const bool weights = s.pass == Pass::weight_gradient;
+  if (s.groups > 1 && s.groups == s.in_channels && s.by_library)
+    return weights ? kDepthwiseWeights : s.pass == Pass::data_gradient ? kDepthwiseData : kDepthwise;
   if (tensor && rates.capability >= 80) {
     if (rates.capability == 90) return weights ? kHopperWeightGradient[0] : kHopperConvolution[0];
     return like_tile(weights ? kTensorWeightGradient : kTensorConvolution, 128, width);
@@ -128,6 +159,7 @@ std::vector<TypicalLaunch> of_one_pass(const Operation& operation, const CardRat
   double m = batch * product(s.out), n = out_channels;
   if (s.pass == Pass::data_gradient) m = batch * product(s.in), n = in_channels;
   if (s.pass == Pass::weight_gradient) m = out_channels, n = in_channels * product(s.window);
+  constexpr double kPartsWithoutTensorCores = 64;  // of a sum, for each multiprocessor: measured grids have 10,000 blocks and more
   const ConvolutionKernels kernels = convolution_kernels(operation, rates);
   // Images of few channels have no tensor core kernel: cuDNN computes in fp32.
   const bool tensor = rates.tensor_cores[kernels.precision] && in_channels > 2;
@@ -135,9 +167,11 @@ std::vector<TypicalLaunch> of_one_pass(const Operation& operation, const CardRat
   const TiledLaunch& row = convolution_row(s, tensor, width, rates);
   double tiles = groups * std::ceil(m / row.m) * std::ceil(n / std::min(row.n, width));
   // A weight's gradient sums over many pixels. The library cuts the sum so that all multiprocessors have work.
-  if (s.pass == Pass::weight_gradient) tiles = std::max(tiles, static_cast<double>(rates.multiprocessors));
+  if (s.pass == Pass::weight_gradient) tiles = std::max(tiles, (tensor ? 1.0 : kPartsWithoutTensorCores) * rates.multiprocessors);
   std::vector<TypicalLaunch> out = {of_tiles(row, tiles, card)};
-  if (tensor && kernels.turned_share > 0) {
+  // Windows of one element are products of whole tensors in any layout.
+  const bool pointwise = product(s.window) == 1 && product(s.stride) == 1 && groups == 1;
+  if (tensor && !pointwise && kernels.turned_share > 0) {
     out.front().time_share = 1 - kernels.turned_share;
     out.push_back(of_turning(operation, kernels.turned_share));
   }
@@ -161,7 +195,7 @@ std::vector<TypicalLaunch> of_convolution(const Operation& operation, const Card
 }
 
 // cuDNN's batch norm: a block for each channel; blocks that stay on their multiprocessor for tensors of two-byte elements.
-TypicalLaunch of_normalization(const Operation& operation, const OccupancyCard& card) {
+TypicalLaunch of_normalization(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   const bool forward = operation.pass == Pass::forward;
   TypicalLaunch out;
   out.launch.block_threads = 512;
@@ -173,6 +207,14 @@ TypicalLaunch of_normalization(const Operation& operation, const OccupancyCard& 
     return out;
   }
   out.launch.blocks = std::max<int64_t>(1, operation.rows);
+  // A block that keeps its channel's elements reads them once, and needs shared memory for them.
+  const NormalizationConstants& c = rates.normalization[operation.precision];
+  if (static_cast<double>(operation.columns) <= (forward ? c.kept_elements : c.kept_backward_elements)) {
+    out.kernel.registers = 48;
+    out.launch.dynamic_shared_bytes = forward ? 26768 : 53520;
+    out.like = forward ? "cudnn::bn_fw_tr_1C11_singleread" : "cudnn::bn_bw_1C11_singleread";
+    return out;
+  }
   out.kernel.registers = forward ? 48 : 32;
   out.launch.dynamic_shared_bytes = forward ? 144 : 400;
   out.like = forward ? "cudnn::bn_fw_tr_1C11_kernel_NCHW" : "cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512>";
@@ -184,7 +226,7 @@ TypicalLaunch of_attention(const Operation& operation, const CardRates& rates, c
   const AttentionShape& s = operation.attention;
   const int64_t blocks = std::max<int64_t>(1, s.batch * s.heads * ((s.queries + kQueries - 1) / kQueries));
   if (s.kernel == AttentionKernel::cudnn && rates.capability == 90) {
-    constexpr TiledLaunch kFlash = {128, 128, 384, 168, 216064, "cudnn_generated_fort_native_sdpa_sm90_flash_bprop", 1, true};
+    constexpr TiledLaunch kFlash = {128, 128, 384, 168, 216064, "cudnn_generated_fort_native_sdpa_sm90_flash_bprop", 1, 1};
     return of_tiles(kFlash, static_cast<double>(blocks), card);
   }
   TypicalLaunch out;
@@ -224,7 +266,7 @@ std::vector<TypicalLaunch> typical_launches(const Operation& operation, const Ca
     case OperationKind::convolution:
       return of_convolution(operation, rates, card);
     case OperationKind::normalization:
-      return {of_normalization(operation, card)};
+      return {of_normalization(operation, rates, card)};
     case OperationKind::attention:
       return {of_attention(operation, rates, card)};
     case OperationKind::collective:

@@ -22,7 +22,7 @@ struct TiledLaunch {
   double persistent = 0;  // above 0: at most a block for this share of the multiprocessors, which computes several tiles
 };
 // Ordered from large to small tiles.
-constexpr TiledLaunch kPlainUntilTuring[] = {{128, 128, 256, 128, 32768, "volta_scudnn_128x128_relu_interior_nn_v1"},
+constexpr TiledLaunch kPlainUntilAmpere[] = {{128, 128, 256, 128, 32768, "volta_scudnn_128x128_relu_interior_nn_v1"},
                                              {128, 64, 128, 128, 16384, "volta_scudnn_128x64_relu_interior_nn_v1"},
                                              {64, 64, 64, 126, 8192, "volta_sgemm_64x64_nt"},
                                              {128, 32, 256, 57, 16384, "volta_sgemm_128x32_nt"},
@@ -60,7 +60,7 @@ constexpr TiledLaunch kHopperWeightGradient[] = {
 // cuDNN's gradients of convolutions in fp32 that are not computed as products of tiles.
 constexpr TiledLaunch kDataGradient = {64, 64, 64, 96, 3328, "cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3>"};
 constexpr TiledLaunch kWeightGradient = {128, 64, 64, 80, 2304, "wgrad_alg0_engine<float, 128, 5, 5, 3, 3, 3>"};
-constexpr TiledLaunch kWeightGradientUntilTuring = {128, 64, 256, 80, 6400, "cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5>"};
+constexpr TiledLaunch kWeightGradientUntilAmpere = {128, 64, 256, 80, 6400, "cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5>"};
 
 // Depthwise convolutions in channels-last layout, which have no tiles of a product.
 constexpr TiledLaunch kDepthwise = {128, 1, 128, 255, 0, "conv2d_c1_k1_nhwc_specialized"};
@@ -89,7 +89,7 @@ TypicalLaunch of_tiles(const TiledLaunch& row, double tiles, const OccupancyCard
   return out;
 }
 
-// cuBLAS's fp32 kernels since Ampere, by the grids measured on an H200. Gradients of weights (A transposed) mostly have tiles of 64 x 64.
+// cuBLAS's fp32 kernels on Hopper, by the grids measured on an H200. Gradients of weights (A transposed) mostly have tiles of 64 x 64.
 // A linear layer's forward (B transposed) has the largest tile that gives most multiprocessors one.
 TypicalLaunch of_plain_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   constexpr double kMost = 0.65;
@@ -111,9 +111,9 @@ TypicalLaunch of_plain_gemm(const Operation& operation, const CardRates& rates, 
 
 TypicalLaunch of_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   const bool tensor = rates.tensor_cores[operation.precision] && rates.capability >= 80;
-  if (!tensor && rates.capability >= 80) return of_plain_gemm(operation, rates, card);
+  if (!tensor && rates.capability >= 90) return of_plain_gemm(operation, rates, card);
   const GemmTiling tiling = gemm_tiling(operation, rates);
-  std::span<const TiledLaunch> rows = kPlainUntilTuring;
+  std::span<const TiledLaunch> rows = kPlainUntilAmpere;
   if (tensor) {
     const bool aligned = elements_read_together(operation) * operation.element_bytes >= 16;
     rows = !aligned ? kUnalignedTensor : rates.capability == 90 ? std::span<const TiledLaunch>(kHopper) : kTensor;
@@ -144,8 +144,8 @@ const TiledLaunch& convolution_row(const ConvolutionShape& s, bool tensor, doubl
     return like_tile(weights ? kTensorWeightGradient : kTensorConvolution, 128, width);
   }
   if (s.pass == Pass::data_gradient) return kDataGradient;
-  if (weights) return rates.capability >= 80 ? kWeightGradient : kWeightGradientUntilTuring;
-  return like_tile(rates.capability >= 80 ? kPlain : kPlainUntilTuring, 128, width);
+  if (weights) return rates.capability >= 90 ? kWeightGradient : kWeightGradientUntilAmpere;
+  return like_tile(rates.capability >= 90 ? kPlain : kPlainUntilAmpere, 128, width);
 }
 
 std::vector<TypicalLaunch> of_one_pass(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {

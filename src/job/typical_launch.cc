@@ -47,8 +47,8 @@ constexpr TiledLaunch kTensorConvolution[] = {
 constexpr TiledLaunch kTensorWeightGradient[] = {
     {128, 128, 128, 220, 77832, "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128"},
     {128, 64, 128, 164, 45064, "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x64"}};
-// Hopper's kernels: two warpgroups multiply, a third one moves tiles. In nvjet's, three of its four warps end at once; in the gradients of
-// weights also those of a group without a tile, by the warps that Nsight Compute counts.
+// Hopper's kernels: two warpgroups multiply, a third one moves tiles. In nvjet's, three of the third one's four warps end at once. In the
+// gradients of weights Nsight Compute counts seven active warps of twelve.
 constexpr TiledLaunch kHopper[] = {{256, 128, 384, 168, 213188, "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 0.75, 1}};
 // Not each group of multiprocessors has room for one more cluster of blocks: 108 to 132 of 132 have one.
 constexpr double kClusters = 120.0 / 132;
@@ -92,7 +92,7 @@ TypicalLaunch of_tiles(const TiledLaunch& row, double tiles, const OccupancyCard
 // cuBLAS's fp32 kernels on Hopper, by the grids measured on an H200. Gradients of weights (A transposed) mostly have tiles of 64 x 64.
 // A linear layer's forward (B transposed) has the largest tile that gives most multiprocessors one.
 TypicalLaunch of_plain_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
-  constexpr double kMost = 0.65;
+  constexpr double kMost = 0.7;
   const GemmShape& s = operation.gemm;
   const auto tiles_of = [&](const TiledLaunch& row) {
     return static_cast<double>(s.batch) * std::ceil(static_cast<double>(s.m) / row.m) * std::ceil(static_cast<double>(s.n) / row.n);

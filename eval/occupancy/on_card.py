@@ -24,7 +24,7 @@ import subprocess
 from pathlib import Path
 
 from eval import ROOT, page
-from eval.jobs import add_gpucast_option
+from eval.jobs import add_gpucast_option, find
 from eval.tables import markdown
 
 STEPS = ROOT / "eval/truth/h200/steps.jsonl.gz"
@@ -191,6 +191,7 @@ def main():
     parser.add_argument("--fit", action="store_true", help="print the best constants, and end")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
     args = parser.parse_args()
+    args.gpucast = find(args.gpucast)
     if args.fit:
         fit(args.gpucast, h200_rows())
         return

@@ -1,5 +1,5 @@
 // The kernels' figures come from traces of PyTorch's profiler: from a V100 (pytorch/kineto, tb_plugin/samples, 2021) for fp32 before
-// Ampere, from an H200 (eval/truth/h200/steps.jsonl.gz) for fp32, TF32 and Hopper's kernels, from an H100 (AMD-AGI/TraceLens,
+// Hopper, from an H200 (eval/truth/h200/steps.jsonl.gz) for fp32, TF32 and Hopper's kernels, from an H100 (AMD-AGI/TraceLens,
 // tests/traces/h100) for products in fp16 and bf16 on Ampere. NCCL's kernels since 2.20 have 96 registers, at least 512 threads a block,
 // and a block for each channel.
 

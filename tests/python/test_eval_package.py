@@ -28,6 +28,7 @@ SCRIPTS = (
     "memory/xmem_workload.py",
     "model/scripts/",
     "occupancy/dnn_occu/infer.py",
+    "occupancy/random_net.py",
     "occupancy/resnet50_cifar.py",
     "operations/random_products.py",
     "packing/gavel_jobs/gavel_models.py",

@@ -443,12 +443,20 @@ class FitSearch {
   }
 
   std::string what_sets_the_batch() const {
+    if (const std::vector<OptionNumber> fields = batch_fields(q_.spec.command, "."); !fields.empty())
+      return "name what sets it, e.g. " + vary_line(fields.front());
     const std::vector<std::string> numbers = batch_numbers(q_.spec.command, ".");
     if (numbers.empty())
       return "name what sets it, e.g. --vary batch=--my-batch:1..512 or batch=config.yaml:my_batch; where it is a number in the source, "
              "make it an option";
     return fmt::format("make the number in the source an option of the script, e.g. --batch-size, and ask again: {}",
                        fmt::join(numbers.begin(), numbers.begin() + std::min<std::ptrdiff_t>(std::ssize(numbers), kMostNumbers), ", "));
+  }
+
+  // From an eighth of its number up: where it counts tokens or the like, no script takes 1.
+  static std::string vary_line(const OptionNumber& field) {
+    const int64_t step = std::max<int64_t>(field.number / 8, 1);
+    return fmt::format("--vary batch={}:{}..{}{}", field.option, step, field.number * 64, step == 1 ? "" : fmt::format("/{}", step));
   }
 
   [[noreturn]] void fail() const {

@@ -189,7 +189,7 @@ std::vector<Run> Runs::run(const std::vector<RunSpec>& specs) {
     sent[name] = {&key, std::move(folder)};
   };
   std::vector<const std::string*> again;
-  const auto receive = [&](bool alone) {
+  const auto receive = [&] {
     const Json result = batch_->receive();
     const auto found = sent.find(result.value("name", ""));
     if (found == sent.end()) return;
@@ -197,7 +197,7 @@ std::vector<Run> Runs::run(const std::vector<RunSpec>& specs) {
     sent.erase(found);
     const auto& places = by_key[*done.key];
     const Run run = ended(specs[places.front()], result, done.folder);
-    if (met_another(run) && !alone) {
+    if (met_another(run) && !take_turns_) {
       again.push_back(done.key);
       return;
     }
@@ -213,11 +213,13 @@ std::vector<Run> Runs::run(const std::vector<RunSpec>& specs) {
     }
     if (!batch_) batch_ = std::make_unique<Batch>(options_.at_a_time);
     send(key);
+    while (take_turns_ && !sent.empty()) receive();
   }
-  while (!sent.empty()) receive(false);
+  while (!sent.empty()) receive();
+  take_turns_ = take_turns_ || !again.empty();
   for (const std::string* key : again) {
     send(*key);
-    while (!sent.empty()) receive(true);
+    while (!sent.empty()) receive();
   }
   return out;
 }

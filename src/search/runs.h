@@ -31,8 +31,8 @@ class Runs {
   Runs& operator=(const Runs&) = delete;
 
   // In the order of `specs`; equal ones run once. A run that fails is a result; one whose network port was taken, as by another run, is
-  // made again alone. Throws Interrupted (Ctrl-C: everything that was started is ended, and what is done stays in the cache) and Error (the
-  // cache cannot be written).
+  // made again alone, and from then on runs take turns. Throws Interrupted (Ctrl-C: everything that was started is ended, and what is done
+  // stays in the cache) and Error (the cache cannot be written).
   std::vector<Run> run(const std::vector<RunSpec>& specs);
   Run run(const RunSpec& spec) { return run(std::vector{spec}).front(); }
 
@@ -41,6 +41,7 @@ class Runs {
 
   RunsOptions options_;
   std::unique_ptr<Batch> batch_;
+  bool take_turns_ = false;  // two runs at a time wanted one network port
 };
 
 // The followed captures of a run that was captured, the lowest rank first. Throws Error when a file is damaged.

@@ -12,6 +12,7 @@
 
 #include "src/base/batch_option.h"
 #include "src/base/read_file.h"
+#include "src/base/to_number.h"
 
 namespace gpucast::search {
 namespace {
@@ -126,6 +127,61 @@ size_t number_given(const std::string& text, const std::string& name) {
   return std::string::npos;
 }
 
+// What turns parameters, fields or globals into options.
+bool makes_options(const std::string& text) {
+  static constexpr std::string_view kMakers[] = {"HfArgumentParser", "Fire(", "tyro.cli", "simple_parsing", "CLI(", "exec(open("};
+  return std::ranges::any_of(kMakers, [&](std::string_view maker) { return text.find(maker) != std::string::npos; });
+}
+
+// "steps" of "steps: int = 8".
+std::string_view name_at(std::string_view text) {
+  return text.substr(0, static_cast<size_t>(std::ranges::find_if_not(text, is_name_character) - text.begin()));
+}
+
+// "    steps: int = 8": a field of a class.
+struct Field {
+  std::string name, type, value;
+  std::string holder;  // the class around it: "Trainer.Config"
+};
+
+std::vector<Field> fields_of(const std::string& text) {
+  struct Scope {
+    size_t indent;
+    std::string name;  // "": a function
+  };
+  std::vector<Field> out;
+  std::vector<Scope> scopes;  // around this line
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t indent = line.find_first_not_of(' ');
+    if (indent == std::string::npos) continue;
+    const std::string_view rest = std::string_view(line).substr(indent);
+    const std::string_view name = name_at(rest), after = rest.substr(name.size());
+    if (name != "class" && name != "def" && (name.empty() || !after.starts_with(": "))) continue;
+    while (!scopes.empty() && scopes.back().indent >= indent) scopes.pop_back();
+    const std::string around = scopes.empty() ? "" : scopes.back().name;
+    if (name == "def") {
+      scopes.push_back({indent, ""});
+    } else if (name == "class") {
+      const std::string own(name_at(after.substr(std::min<size_t>(1, after.size()))));
+      scopes.push_back({indent, around.empty() ? own : around + "." + own});
+    } else if (const size_t equals = after.find('='); !around.empty() && equals != std::string_view::npos) {
+      std::string type(after.substr(2, equals - 2)), value(after.substr(equals + 1, after.find('#') - equals - 1));
+      std::erase(type, ' ');
+      std::erase(value, ' ');
+      out.push_back({std::string(name), std::move(type), std::move(value), around});
+    }
+  }
+  return out;
+}
+
+// "training.": the fields that hold this class, from the outermost to it. A class that no field holds is the outermost.
+std::string path_to(const std::vector<Field>& fields, const std::string& holder, int most_levels = 4) {
+  const auto field = std::ranges::find(fields, holder, &Field::type);
+  if (field == fields.end() || most_levels == 0) return "";
+  return path_to(fields, field->holder, most_levels - 1) + field->name + ".";
+}
+
 // What LightningCLI puts before a parameter of the class around this place: "data.", "model.", or nothing.
 std::string lightning_group(const std::string& text, size_t place) {
   const size_t at = text.rfind("\nclass ", place);
@@ -158,16 +214,32 @@ std::vector<std::string> declared_options(const std::vector<std::string>& comman
 }
 
 std::vector<std::string> named_batches(const std::vector<std::string>& command, const std::string& folder) {
-  // What turns parameters, fields or globals into options.
-  static constexpr std::string_view kMakers[] = {"HfArgumentParser", "Fire(", "tyro.cli", "simple_parsing", "CLI(", "exec(open("};
   const fs::path file = script_file(command, folder);
   const std::string text = file.empty() ? "" : read_file(file.string());
   std::vector<std::string> out;
-  if (std::ranges::none_of(kMakers, [&](std::string_view maker) { return text.find(maker) != std::string::npos; })) return out;
+  if (!makes_options(text)) return out;
   for (const std::string& name : batch_names()) {
     const size_t place = number_given(text, name);
     if (place == std::string::npos) continue;
     out.push_back("--" + (text.find("LightningCLI(") == std::string::npos ? "" : lightning_group(text, place)) + name);
+  }
+  return out;
+}
+
+std::vector<OptionNumber> batch_fields(const std::vector<std::string>& command, const std::string& folder) {
+  std::vector<Field> fields;
+  bool any_makes_options = false;
+  for (const Source& source : sources(command, folder)) {
+    any_makes_options = any_makes_options || makes_options(source.text);
+    for (Field& field : fields_of(source.text)) fields.push_back(std::move(field));
+  }
+  std::vector<OptionNumber> out;
+  if (!any_makes_options) return out;
+  for (const Field& field : fields) {
+    const bool is_count = field.name.find("batches") != std::string::npos;  // how many there are
+    const auto number = to_number<int64_t>(field.value);
+    if (field.type != "int" || field.name.find("batch") == std::string::npos || is_count || !number || *number < 1) continue;
+    out.push_back({"--" + path_to(fields, field.holder) + field.name, *number});
   }
   return out;
 }

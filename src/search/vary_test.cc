@@ -108,6 +108,31 @@ TEST(Vary, FindsNumbersInTheSource) {
             (Command{"t.py:3: BATCH_SIZE = 64", "model.py:1: bs: int = 8", "model.py:2: batch_size=1_000"}));
 }
 
+TEST(Vary, FindsFieldsOfSettingsThatAreOptions) {
+  const run::SessionFolder folder;
+  std::ofstream(folder.path + "/t.py") << "from config import Training\nimport manager\n"
+                                          "class Trainer:\n"
+                                          "    @dataclass\n"
+                                          "    class Config:\n"
+                                          "        training: Training = field(default_factory=Training)\n"
+                                          "        num_batches: int = 4\n";
+  std::ofstream(folder.path + "/config.py") << "class Debug:\n    batch_invariant: bool = False\n\n"
+                                               "class Training:\n"
+                                               "    tokens_per_microbatch: int = 16384\n"
+                                               "    batch_limit: int = -1\n"
+                                               "    def check(self, batch: int = 3):\n"
+                                               "        batch_count: int = 5\n";
+  const auto found = [&](const std::string& manager) {
+    std::ofstream(folder.path + "/manager.py") << manager;
+    Command out;
+    for (const OptionNumber& field : batch_fields({"python", "t.py"}, folder.path))
+      out.push_back(field.option + " " + std::to_string(field.number));
+    return out;
+  };
+  EXPECT_EQ(found("config = tyro.cli(Trainer.Config)\n"), Command{"--training.tokens_per_microbatch 16384"});
+  EXPECT_EQ(found("config = Trainer.Config()\n"), Command{});
+}
+
 TEST(Vary, SetsAnOptionWhereItStands) {
   EXPECT_EQ(with_option({"p", "--b", "1", "--c"}, "--b", "2"), (Command{"p", "--b", "2", "--c"}));
   EXPECT_EQ(with_option({"p", "--b=1"}, "--b", "2"), (Command{"p", "--b=2"}));

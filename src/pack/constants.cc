@@ -8,14 +8,15 @@ namespace gpucast::pack {
 PackConstants read_pack_constants(const std::string& file) {
   const ConstantSection section("pack", kPackJson, file);
   PackConstants out;
-  const auto meeting = [&](const char* name) { return section.number("slices_since_volta", name); };
-  out.slices_since_volta = {.meeting = meeting("meeting"),
-                            .both_full = meeting("both_full"),
-                            .memory = meeting("memory"),
-                            .together = meeting("together"),
-                            .typical_memory = meeting("typical_memory"),
-                            .low = meeting("low"),
-                            .high = meeting("high")};
+  const auto shared = [&](const char* name) { return section.number("slices_since_volta", name); };
+  out.slices_since_volta = {.meeting = shared("meeting"),
+                            .both_full = shared("both_full"),
+                            .memory = shared("memory"),
+                            .typical_memory = shared("typical_memory"),
+                            .together = shared("together"),
+                            .nvml_busy = shared("nvml_busy"),
+                            .low = shared("low"),
+                            .high = shared("high")};
   const auto slices = [&](const char* name) { return section.number("slices_until_pascal", name); };
   out.slices_until_pascal = {.cost = slices("cost"),
                              .slice_ns = slices("slice_ns"),
@@ -29,6 +30,11 @@ PackConstants read_pack_constants(const std::string& file) {
              .typical_turn_ns = mps("typical_turn_ns"),
              .low = mps("low"),
              .high = mps("high")};
+  const auto since_ampere = [&](const char* name) { return section.number("mps_since_ampere", name); };
+  out.mps_since_ampere = {.together = since_ampere("together"),
+                          .turn_weight = since_ampere("turn_weight"),
+                          .low = since_ampere("low"),
+                          .high = since_ampere("high")};
   out.mps_limits_least_loss = section.number("mps_limits", "least_loss");
   out.mig_usable_memory = section.number("mig", "usable_memory");
   out.least_gain = section.number("choice", "least_gain");

@@ -7,13 +7,22 @@ namespace gpucast::pack {
 
 // 90 % of measured slowdowns are between low and high times the expected one.
 
-// Time slices since Volta. A kernel that meets a neighbour's kernel lasts longer by this part of its time.
-struct MeetingConstants {
+// Time slices since Volta: jobs divide the card's time. If only nvidia-smi's figures of a job are known, its kernels also last longer by a
+// part of their time while they meet a neighbour's.
+struct SharedTimeConstants {
   double meeting = 0;         // always
   double both_full = 0;       // in addition, if both jobs always have a kernel waiting
   double memory = 0;          // in addition, times the memory share of the time of the neighbour's kernels
-  double together = 0;        // the jobs' shares of the time with kernels add up to at most this
   double typical_memory = 0;  // the memory share, if only `busy` is known
+  double together = 0;        // all jobs together have kernels for this share of the time at most
+  double nvml_busy = 0;       // the share of the time with kernels over nvidia-smi's utilization, which counts short gaps
+  double low = 0, high = 0;
+};
+
+// MPS since Ampere: kernels of several jobs run at once.
+struct SharedCardConstants {
+  double together = 0;     // all jobs together have kernels for this share of the time at most, counted as if each ran alone
+  double turn_weight = 0;  // a job's part of it grows with the mean time of its kernels to this power
   double low = 0, high = 0;
 };
 
@@ -25,7 +34,7 @@ struct SliceConstants {
   double low = 0, high = 0;
 };
 
-// MPS: jobs take turns, kernel by kernel.
+// MPS up to Turing: jobs take turns, kernel by kernel.
 struct MpsConstants {
   double cost = 0;             // of a neighbour's turn
   double wave_ends_turn = 0;   // the share of waves after which a neighbour gets a turn
@@ -35,9 +44,10 @@ struct MpsConstants {
 };
 
 struct PackConstants {
-  MeetingConstants slices_since_volta;
+  SharedTimeConstants slices_since_volta;
   SliceConstants slices_until_pascal;
   MpsConstants mps;
+  SharedCardConstants mps_since_ampere;
   double mps_limits_least_loss = 0;  // the low end of the interval is this part of the expected loss
   double mig_usable_memory = 0;      // the part of a slice's memory that a process can allocate
   double least_gain = 0;             // Policy::loss: sharing must bring more than this on each card

@@ -1,6 +1,9 @@
 #include "src/pack/interference.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
 
 namespace gpucast::pack {
 namespace {
@@ -12,6 +15,8 @@ double slowdown_by_limits(const KernelMix& mix) {
   return std::max({1.0, mix.compute_limit < 1 ? compute : 0.0, mix.memory_limit < 1 ? memory : 0.0});
 }
 
+bool are_kernels_known(const KernelMix& mix) { return mix.kernels > 0; }
+
 // The share of memory time in the time in which the job has a kernel.
 double memory_share(const KernelMix& mix, double typical) {
   if (mix.busy <= 0) return 0;
@@ -19,14 +24,15 @@ double memory_share(const KernelMix& mix, double typical) {
   return known ? std::min(1.0, mix.dram / mix.busy) : typical;
 }
 
-// Time slices since Volta: a kernel lasts longer while it meets another job's kernel.
-std::vector<Slowdown> slowdowns_by_meeting(std::span<const KernelMix> mixes, const MeetingConstants& constants) {
+// Time slices, jobs of which only nvidia-smi's figures are known: a kernel lasts longer while it meets another job's kernel.
+std::vector<double> slowdowns_by_meeting(std::span<const KernelMix> mixes, const SharedTimeConstants& constants) {
   constexpr int kRounds = 2;  // slower jobs have kernels for a larger share of the time; a third round changes less than 0.1 %
-  std::vector<double> active, stretched(mixes.size()), slowdown(mixes.size());  // active: share of a job's time with a kernel
+  std::vector<double> active, stretched(mixes.size()), slowdown(mixes.size(), 1);  // active: share of a job's time with a kernel
   active.reserve(mixes.size());
   for (const KernelMix& mix : mixes) active.push_back(mix.busy);
   for (int round = 0; round <= kRounds; ++round) {
     for (size_t i = 0; i < mixes.size(); ++i) {
+      if (are_kernels_known(mixes[i])) continue;
       stretched[i] = 1;
       for (size_t j = 0; j < mixes.size(); ++j) {
         if (i == j) continue;
@@ -37,18 +43,78 @@ std::vector<Slowdown> slowdowns_by_meeting(std::span<const KernelMix> mixes, con
       }
       slowdown[i] = 1 - mixes[i].busy + mixes[i].busy * stretched[i];
     }
-    for (size_t i = 0; i < mixes.size(); ++i) active[i] = mixes[i].busy * stretched[i] / slowdown[i];
+    for (size_t i = 0; i < mixes.size(); ++i)
+      if (!are_kernels_known(mixes[i])) active[i] = mixes[i].busy * stretched[i] / slowdown[i];
   }
-  double together = 0;
-  for (size_t i = 0; i < mixes.size(); ++i) together += mixes[i].busy / slowdown[i];
-  const double crowded = std::max(1.0, together / constants.together);
+  return slowdown;
+}
+
+struct Asked {
+  double share = 0, weight = 1;  // of the card's time; its weight against the other jobs
+};
+
+// Divides the card's time: all of it for a job alone, `together` of it if two jobs or more ask for their parts. A job gets what it asks for
+// if that is less than its part by weight. The other jobs divide what it leaves.
+std::vector<double> fair_shares(const std::vector<Asked>& asked, double together) {
+  std::vector<size_t> order(asked.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const double left = asked[a].share * asked[b].weight, right = asked[b].share * asked[a].weight;
+    return left != right ? left < right : asked[a].share < asked[b].share;
+  });
+  double weights = 0, sum = 0, most = 0;
+  for (const Asked& job : asked) {
+    weights += job.weight;
+    sum += job.share;
+    most = std::max(most, job.share);
+  }
+  together = 1 + (together - 1) * std::min(1.0, (sum - most) / (together / 2));
+  std::vector<double> out(asked.size());
+  for (const size_t i : order) {
+    out[i] = std::min(asked[i].share, together * asked[i].weight / weights);
+    together -= out[i];
+    weights -= asked[i].weight;
+  }
+  return out;
+}
+
+// The host of a PyTorch job runs ahead: its kernels wait in a queue while a neighbour has the card, and then run without gaps. So a job is
+// slowed only if its share of the card's time is less than it uses alone. Every slowdown is at least `by_meeting` and `least`.
+template <class Constants>
+std::vector<Slowdown> slowdowns_by_shares(const std::vector<Asked>& asked, const Constants& constants,
+                                          const std::vector<double>& by_meeting, double least) {
+  const std::vector<double> shares = fair_shares(asked, constants.together);
   std::vector<Slowdown> out;
-  out.reserve(mixes.size());
-  for (const double by_meeting : slowdown) {
-    const double expected = by_meeting * crowded;
+  out.reserve(asked.size());
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const double by_share = shares[i] > 0 ? by_meeting[i] * asked[i].share / shares[i] : 1;
+    const double expected = std::max({1.0, by_share, least});
     out.push_back({std::max(1.0, expected * constants.low), expected, expected * constants.high});
   }
   return out;
+}
+
+// Time slices have one length, so all parts are equal.
+std::vector<Slowdown> slowdowns_in_slices(std::span<const KernelMix> mixes, const SharedTimeConstants& constants) {
+  const std::vector<double> by_meeting = slowdowns_by_meeting(mixes, constants);
+  std::vector<Asked> asked;
+  asked.reserve(mixes.size());
+  for (size_t i = 0; i < mixes.size(); ++i)
+    asked.push_back({mixes[i].busy * (are_kernels_known(mixes[i]) ? 1 : constants.nvml_busy) / by_meeting[i], 1});
+  return slowdowns_by_shares(asked, constants, by_meeting, 1);
+}
+
+// Kernels of all jobs run at once. Jobs with longer kernels get more of the card.
+std::vector<Slowdown> slowdowns_on_shared_card(std::span<const KernelMix> mixes, const SharedCardConstants& constants,
+                                               double typical_turn_ns, double least) {
+  std::vector<Asked> asked;
+  asked.reserve(mixes.size());
+  for (const KernelMix& mix : mixes) {
+    const double gpu_ns = mix.busy * mix.step_ns;
+    const double turn_ns = are_kernels_known(mix) && gpu_ns > 0 ? gpu_ns / static_cast<double>(mix.kernels) : typical_turn_ns;
+    asked.push_back({mix.busy, std::pow(turn_ns, constants.turn_weight)});
+  }
+  return slowdowns_by_shares(asked, constants, std::vector<double>(mixes.size(), 1), least);
 }
 
 struct Turn {
@@ -151,11 +217,13 @@ std::vector<Slowdown> slowdowns(std::span<const KernelMix> mixes, const Gpu& gpu
     }
     return out;
   }
-  const bool slices_are_turns = gpu.compute_major < 7;
-  if (mode == SharingMode::timeslice && slices_are_turns) return slowdowns_by_turns(mixes, constants.slices_until_pascal, slice_turn, 1);
-  if (mode == SharingMode::timeslice) return slowdowns_by_meeting(mixes, constants.slices_since_volta);
+  if (mode == SharingMode::timeslice && gpu.compute_major < 7)
+    return slowdowns_by_turns(mixes, constants.slices_until_pascal, slice_turn, 1);
+  if (mode == SharingMode::timeslice) return slowdowns_in_slices(mixes, constants.slices_since_volta);
   // Warps take turns, so a sum of warps above the card slows no job.
-  if (mode == SharingMode::mps) return slowdowns_by_turns(mixes, constants.mps, mps_turn, highest_demand(mixes, false));
+  const double least = highest_demand(mixes, false);
+  if (mode == SharingMode::mps && gpu.compute_major < 8) return slowdowns_by_turns(mixes, constants.mps, mps_turn, least);
+  if (mode == SharingMode::mps) return slowdowns_on_shared_card(mixes, constants.mps_since_ampere, constants.mps.typical_turn_ns, least);
   return slowdowns_with_limits(mixes, constants.mps_limits_least_loss);
 }
 

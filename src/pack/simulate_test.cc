@@ -517,13 +517,41 @@ TEST(Interference, TimeSlicesSlowWhereKernelsMeet) {
   EXPECT_DOUBLE_EQ(beside(idle, full), 1);
   EXPECT_GT(beside(half, memory), beside(half, half));
   EXPECT_NEAR(beside(full, full), 1 + 0.071 + 0.363 + 0.557 * 0.6, 1e-9) << "both always have kernels";
-  // For any number of jobs, their shares of the time with kernels add up to at most 1.2.
+  // For any number of jobs, their utilizations add up to at most 0.9 / 0.75.
   const auto many = slowdowns(std::vector<KernelMix>(20, half), gpu, SharingMode::timeslice);
   EXPECT_NEAR(many[7].expected, 20 * 0.5 / 1.2, 1e-9);
   const auto three = slowdowns(std::vector{half, half, memory}, gpu, SharingMode::timeslice);
   EXPECT_GT(three[0].expected, beside(half, memory));
   EXPECT_DOUBLE_EQ(three[0].expected, three[1].expected);
   EXPECT_GT(beside(half, KernelMix{.busy = 0.5}), beside(half, half)) << "the neighbour's memory share is not known";
+}
+
+// Jobs with counted kernels divide 0.9 of the time. A job that asks for less than its part gets that, and is not slowed.
+TEST(Interference, TimeSlicesDivideTheCardsTime) {
+  const auto job = [](double busy) { return KernelMix{.busy = busy, .kernels = 100, .step_ns = 1e8}; };
+  const auto first_of = [&](const std::vector<KernelMix>& jobs) {
+    return slowdowns(jobs, find_gpu("h200"), SharingMode::timeslice)[0].expected;
+  };
+  EXPECT_NEAR(first_of({job(1), job(1)}), 1 / 0.45, 1e-9);
+  EXPECT_NEAR(first_of({job(1), job(0.45)}), 1 / 0.45, 1e-9);
+  EXPECT_NEAR(first_of({job(0.45), job(1)}), 1, 1e-9) << "it asks for its part";
+  EXPECT_DOUBLE_EQ(first_of({job(0.4), job(0.5)}), 1) << "kernels run in the neighbour's gaps";
+  EXPECT_NEAR(first_of({job(1), job(0.1), job(0.5)}), 1 / 0.4, 1e-9) << "0.9 without 0.1, divided by two";
+  EXPECT_NEAR(first_of({job(0.5), job(0.1), job(1)}), 0.5 / 0.4, 1e-9);
+  EXPECT_DOUBLE_EQ(first_of({job(1), job(0)}), 1);
+  EXPECT_LT(first_of({job(1), job(0.01)}), 1.02) << "little is lost to a neighbour that hardly runs";
+}
+
+// Under MPS since Ampere kernels run at once; parts of the card grow with the square root of the kernels' length.
+TEST(Interference, MpsSinceAmpereDividesTheCard) {
+  const auto job = [](double busy, int64_t kernels) { return KernelMix{.busy = busy, .kernels = kernels, .step_ns = 1e8}; };
+  const auto beside = [&](const KernelMix& one, const KernelMix& other) {
+    return slowdowns(std::vector{one, other}, find_gpu("h200"), SharingMode::mps)[0].expected;
+  };
+  EXPECT_NEAR(beside(job(1, 100), job(1, 100)), 1 / 0.55, 1e-9);
+  EXPECT_NEAR(beside(job(1, 400), job(1, 100)), 3 / 1.1, 1e-9) << "its kernels have a fourth of the length";
+  EXPECT_NEAR(beside(job(1, 100), job(1, 400)), 1.5 / 1.1, 1e-9);
+  EXPECT_DOUBLE_EQ(beside(job(0.5, 100), job(0.6, 100)), 1);
 }
 
 // Two jobs that always have kernels of the same length take turns. If the lengths differ, the job with short kernels waits more.
@@ -579,7 +607,8 @@ TEST(Interference, TimeSlicesOfOldCardsAreTurns) {
 }
 
 TEST(Interference, AFurtherNeighbourNeverHelps) {
-  const std::pair<const char*, SharingMode> models[] = {{"v100-16", SharingMode::mps}, {"p100", SharingMode::timeslice}};
+  const std::pair<const char*, SharingMode> models[] = {
+      {"v100-16", SharingMode::mps}, {"p100", SharingMode::timeslice}, {"h200", SharingMode::mps}, {"h200", SharingMode::timeslice}};
   std::mt19937_64 random(1);
   std::uniform_real_distribution<double> share(0, 1);
   for (int i = 0; i < 300; ++i) {

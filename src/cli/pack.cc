@@ -16,6 +16,8 @@
 #include "src/cli/pack_jobs.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/pack/best_plan.h"
+#include "src/pack/contention.h"
 #include "src/pack/policy.h"
 #include "src/pack/simulate.h"
 #include "src/report/pack/pack_manifest.h"
@@ -28,7 +30,7 @@ constexpr size_t kMostTogether = 8;
 
 struct PackCommand {
   std::vector<std::string> files;
-  std::string gpus, policy = "gpucast", mode = "mps", constants, format = "text", output, to;
+  std::string gpus, policy, best, mode = "mps", constants, format = "text", output, to;
   ManifestOptions manifest;
   bool fair = false;
   int64_t seed = 0, steps = 1000;
@@ -49,6 +51,9 @@ std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pa
     out.request_bytes += figures->request_bytes;
     mixes.push_back(kernel_mix_of(*figures));
   }
+  for (size_t i = 0; i < mixes.size(); ++i)
+    for (size_t k = i + 1; k < mixes.size(); ++k)
+      out.pairs.push_back({i, k, pack::contention(std::vector{mixes[i], mixes[k]}, gpu, cluster.mode, constants)});
   out.fits = out.request_bytes <= out.capacity_bytes;
   if (out.fits) out.slowdowns = pack::slowdowns(mixes, gpu, cluster.mode, constants);
   return out;
@@ -67,7 +72,9 @@ File open_output(const std::string& path) {
 int run_pack(const PackCommand& options) {
   pack::PackOptions wanted;
   const Manifest* manifest = options.to.empty() ? nullptr : &manifest_of(options.to);
-  wanted.policy = &pack::find_policy(options.policy);
+  if (!options.best.empty() && !options.policy.empty())
+    throw Error("two ways to choose a plan", "--best and --policy", "--best tries all policies; leave one of the two out");
+  if (!options.policy.empty()) wanted.policy = &pack::find_policy(options.policy);
   wanted.fair = options.fair;
   wanted.seed = static_cast<uint64_t>(options.seed);
   const std::string constants = options.constants.empty() ? "" : read_constants(options.constants);
@@ -75,9 +82,11 @@ int run_pack(const PackCommand& options) {
   const pack::Cluster cluster = pack::parse_cluster(options.gpus, pack::find_sharing_mode(options.mode));
   const File out = open_output(options.output);
   const PackJobs jobs = read_pack_jobs(options.files, cluster, options.steps, constants);
-  const pack::Plan plan = pack::simulate(jobs.jobs, cluster, wanted);
+  std::optional<pack::BestPlan> best;
+  if (!options.best.empty()) best = pack::best_plan(jobs.jobs, cluster, wanted, pack::find_goal(options.best));
+  const pack::Plan plan = best ? best->plan : pack::simulate(jobs.jobs, cluster, wanted);
   const std::optional<Together> together = together_of(jobs.jobs, cluster, wanted.constants);
-  const PackReport report = {jobs.jobs, cluster, plan, together ? &*together : nullptr, jobs.notes};
+  const PackReport report = {jobs.jobs, cluster, plan, together ? &*together : nullptr, best ? &*best : nullptr, jobs.notes};
   if (manifest)
     std::fputs(manifest->write(report, options.manifest).c_str(), out.get());
   else if (options.format == "json")
@@ -98,7 +107,11 @@ void declare_pack(Arguments& arguments) {
   arguments.option("JOBS", &options->files, "tables of jobs (CSV, JSON lines), results of `gpucast batch`, captures; - is standard input")
       .required();
   arguments.option("--gpus", &options->gpus, "the cards: 4xp40,2xa100-80").required();
-  arguments.option("--policy", &options->policy, "slot, nvml, occupancy, memory or gpucast").shows_default();
+  arguments.option("--policy", &options->policy, "slot, nvml, occupancy, memory or gpucast (default)");
+  arguments
+      .option("--best", &options->best,
+              "the best plan of all policies: by makespan, mean time from arrival to end, or cost in hours of cards")
+      .one_of({"makespan", "mean", "cost"});
   arguments.option("--mode", &options->mode, "how a card is shared: mps, mps-limits, timeslice or mig").shows_default();
   arguments.flag("--fair", &options->fair, "no job waits for ever: the oldest is overtaken 64 times at most");
   arguments.option("--seed", &options->seed, "where a search among many cards that could be shared begins").not_negative().shows_default();

@@ -38,4 +38,18 @@ const char* reason_name(Reason reason) {
   return "";
 }
 
+const char* job_order_name(JobOrder order) {
+  switch (order) {
+    case JobOrder::arrival:
+      return "arrival";
+    case JobOrder::longest_first:
+      return "longest_first";
+    case JobOrder::shortest_first:
+      return "shortest_first";
+    case JobOrder::count_:
+      break;
+  }
+  return "";
+}
+
 }  // namespace gpucast::pack

@@ -50,8 +50,13 @@ struct CardUse {
   int64_t jobs = 0;        // number of jobs that ran there
 };
 
+// Jobs that arrive at the same time start in this order, if no other rule decides.
+enum class JobOrder : uint8_t { arrival, longest_first, shortest_first, count_ };  // arrival: as in the input
+const char* job_order_name(JobOrder order);                                        // as in JSON
+
 struct Plan {
   std::string policy;
+  JobOrder order = JobOrder::arrival;
   SharingMode mode = SharingMode::mps;
   bool fair = false;
   uint64_t seed = 0;

@@ -35,10 +35,25 @@ struct JobEnd {
   bool operator>(const JobEnd& other) const { return time_ns != other.time_ns ? time_ns > other.time_ns : job > other.job; }
 };
 
-std::vector<uint32_t> arrival_order(std::span<const Job> jobs) {
+// Alone, on the type of card where it is fastest; a gang's is the sum over its cards.
+double length_ns(const Job& job, const Cluster& cluster) {
+  double step_ns = 0;
+  for (const Gpu& gpu : cluster.types)
+    if (const Figures* figures = job.figures_on(gpu.id)) step_ns = step_ns > 0 ? std::min(step_ns, figures->step_ns) : figures->step_ns;
+  return static_cast<double>(job.steps) * step_ns * job.cards;
+}
+
+std::vector<uint32_t> order_of_jobs(std::span<const Job> jobs, const Cluster& cluster, JobOrder order) {
   std::vector<uint32_t> out(jobs.size());
   std::iota(out.begin(), out.end(), 0U);
   std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) { return jobs[a].arrival_ns < jobs[b].arrival_ns; });
+  if (order == JobOrder::arrival) return out;
+  std::vector<double> lengths_ns;
+  lengths_ns.reserve(jobs.size());
+  for (const Job& job : jobs) lengths_ns.push_back((order == JobOrder::longest_first ? -1 : 1) * length_ns(job, cluster));
+  std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) {
+    return std::pair(jobs[a].arrival_ns, lengths_ns[a]) < std::pair(jobs[b].arrival_ns, lengths_ns[b]);
+  });
   return out;
 }
 
@@ -56,7 +71,7 @@ class Simulation {
       : fair_(options.fair),
         lists_neighbours_(options.neighbours),
         rules_(sharing_rules(*options.policy, cluster.mode, options.constants)),
-        order_(arrival_order(jobs)),
+        order_(order_of_jobs(jobs, cluster, options.order)),
         jobs_(jobs_by_arrival(jobs, order_)),
         state_(idle_cluster(cluster, rules_, jobs_)),
         queue_(jobs_, &state_.types, options.fair),
@@ -66,6 +81,7 @@ class Simulation {
     plan_.mode = cluster.mode;
     plan_.fair = options.fair;
     plan_.seed = options.seed;
+    plan_.order = options.order;
     plan_.jobs.resize(jobs.size());
     plan_.cards.resize(cluster.cards.size());
   }

@@ -14,7 +14,8 @@ namespace gpucast::pack {
 
 struct PackOptions {
   const Policy* policy = &kGpucastPolicy;
-  bool fair = false;       // other jobs overtake the oldest waiting job at most kMostOvertakes times
+  bool fair = false;  // other jobs overtake the oldest waiting job at most kMostOvertakes times
+  JobOrder order = JobOrder::arrival;
   uint64_t seed = 0;       // where the search among many shared cards begins
   bool neighbours = true;  // fill Placement::neighbours
   PackConstants constants = pack_constants();

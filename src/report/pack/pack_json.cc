@@ -77,7 +77,31 @@ Json together_json(const PackReport& report) {
                     {"step_ns", figures->step_ns * together.slowdowns[i].expected},
                     {"slowdown", slowdown_json(together.slowdowns[i])}});
   }
-  return {{"fits", together.fits}, {"request_bytes", together.request_bytes}, {"capacity_bytes", together.capacity_bytes}, {"jobs", jobs}};
+  Json pairs = Json::array();
+  for (const ContendingPair& pair : together.pairs) {
+    Json names = Json::array();
+    for (const size_t job : {pair.one, pair.other}) names.push_back(report.jobs[job].name);
+    pairs.push_back({{"jobs", names}, {"contended", pack::contended_name(pair.contention.part)}, {"asked", pair.contention.asked}});
+  }
+  return {{"fits", together.fits},
+          {"request_bytes", together.request_bytes},
+          {"capacity_bytes", together.capacity_bytes},
+          {"jobs", jobs},
+          {"pairs", pairs}};
+}
+
+Json best_json(const pack::BestPlan& best) {
+  Json tried = Json::array();
+  for (const pack::TriedPlan& plan : best.tried)
+    tried.push_back({{"policy", plan.policy},
+                     {"order", pack::job_order_name(plan.order)},
+                     {"value", plan.value},
+                     {"out_of_memory_runs", plan.out_of_memory_runs}});
+  return {{"goal", pack::goal_name(best.goal)},
+          {"unit", best.goal == pack::Goal::cost ? "hours" : "ns"},
+          {"value", pack::goal_value(best.goal, best.plan)},
+          {"lower_bound", best.lower_bound},
+          {"tried", tried}};
 }
 
 Json summary_json(const PackReport& report) {
@@ -102,6 +126,7 @@ Json summary_json(const PackReport& report) {
               {"policy", plan.policy},
               {"rule", pack::find_policy(plan.policy).rule},
               {"mode", pack::sharing_mode_name(plan.mode)},
+              {"order", pack::job_order_name(plan.order)},
               {"fair", plan.fair},
               {"seed", plan.seed},
               {"cluster", cluster},
@@ -121,6 +146,7 @@ Json summary_json(const PackReport& report) {
               {"events", plan.events},
               {"cards", cards},
               {"notes", report.notes}};
+  if (report.best) out["best"] = best_json(*report.best);
   if (report.together) out["together"] = together_json(report);
   return out;
 }

@@ -6,18 +6,27 @@
 #include <string>
 #include <vector>
 
+#include "src/pack/best_plan.h"
 #include "src/pack/cluster.h"
+#include "src/pack/contention.h"
 #include "src/pack/interference.h"
 #include "src/pack/job.h"
 #include "src/pack/plan.h"
 
 namespace gpucast {
 
+// What two of the jobs compete for, if they share a card.
+struct ContendingPair {
+  size_t one = 0, other = 0;  // indices of jobs
+  pack::Contention contention;
+};
+
 // All jobs on one card at once: whether they fit, and their slowdowns.
 struct Together {
   bool fits = false;
   int64_t request_bytes = 0, capacity_bytes = 0;
   std::vector<pack::Slowdown> slowdowns;  // by job; empty: they do not fit
+  std::vector<ContendingPair> pairs;      // each two of the jobs
 };
 
 struct PackReport {
@@ -25,6 +34,7 @@ struct PackReport {
   const pack::Cluster& cluster;
   const pack::Plan& plan;
   const Together* together = nullptr;
+  const pack::BestPlan* best = nullptr;  // of --best: the other plans that were tried
   std::vector<std::string> notes;
 };
 

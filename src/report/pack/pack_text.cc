@@ -67,6 +67,50 @@ std::string reason_of(const PackReport& report, const pack::Placement& placed) {
   return "";
 }
 
+std::string contention_text(const PackReport& report, const ContendingPair& pair) {
+  const auto name = [&](size_t job) { return cut_end(printable(report.jobs[job].name), 30); };
+  const std::string both = fmt::format("{} and {}", name(pair.one), name(pair.other));
+  const double asked = pair.contention.asked;
+  switch (pair.contention.part) {
+    case pack::Contended::multiprocessors:
+      return fmt::format("{} compete for the multiprocessors: alone they use {:.2f} of them", both, asked);
+    case pack::Contended::bandwidth:
+      return fmt::format("{} compete for memory bandwidth: alone they use {:.2f} of it", both, asked);
+    case pack::Contended::host:
+      return fmt::format("{} compete for the bus to the host: alone they use {:.2f} of it", both, asked);
+    case pack::Contended::nothing:
+    case pack::Contended::count_:
+      break;
+  }
+  return fmt::format("{} compete for nothing: alone they use {:.2f} of the multiprocessors", both, asked);
+}
+
+std::string goal_text(pack::Goal goal, double value) {
+  return goal == pack::Goal::cost ? fmt::format("{:.2f} h of cards", value) : long_time_text(value);
+}
+
+void write_best(TextWriter& out, const pack::BestPlan& best) {
+  const double value = pack::goal_value(best.goal, best.plan);
+  out.format("  best {:<12} {}: the best of {} plans; no plan is below {}{}", pack::goal_name(best.goal), goal_text(best.goal, value),
+             best.tried.size(), goal_text(best.goal, best.lower_bound),
+             best.lower_bound > 0 ? fmt::format(" (+{:.1f} %)", 100 * (value / best.lower_bound - 1)) : "");
+  std::vector<std::string> policies;
+  for (const pack::TriedPlan& plan : best.tried)
+    if (std::find(policies.begin(), policies.end(), plan.policy) == policies.end()) policies.push_back(plan.policy);
+  for (const std::string& policy : policies) {
+    const pack::TriedPlan* least = nullptr;
+    for (const pack::TriedPlan& plan : best.tried)
+      if (plan.policy == policy &&
+          (!least || std::tuple(plan.out_of_memory_runs, plan.value) < std::tuple(least->out_of_memory_runs, least->value)))
+        least = &plan;
+    out.format("    {:<14} {}{}{}", policy, goal_text(best.goal, least->value),
+               least->order == pack::JobOrder::arrival         ? ""
+               : least->order == pack::JobOrder::longest_first ? ", longest jobs first"
+                                                               : ", shortest jobs first",
+               least->out_of_memory_runs > 0 ? fmt::format(", {} runs out of memory", least->out_of_memory_runs) : "");
+  }
+}
+
 void write_together(TextWriter& out, const PackReport& report) {
   const Together& all = *report.together;
   const Gpu& gpu = report.cluster.types.front();
@@ -85,6 +129,7 @@ void write_together(TextWriter& out, const PackReport& report) {
                time_text(figures->step_ns), time_text(figures->step_ns * slower.expected), fmt::format("{:.2f} x", slower.expected),
                fmt::format("{:.2f} to {:.2f}", slower.low, slower.high));
   }
+  for (const ContendingPair& pair : all.pairs) out.wrapped("  ", contention_text(report, pair));
   out.line();
 }
 
@@ -142,6 +187,7 @@ std::string pack_text(const PackReport& report, bool colour) {
                                 long_time_text(static_cast<double>(plan.makespan_ns)), cards_of(report), pack::sharing_mode_name(plan.mode),
                                 plan.policy, plan.fair ? ", fair" : "")));
   out.wrapped("  rule             ", pack::find_policy(plan.policy).rule);
+  if (report.best) write_best(out, *report.best);
   out.format("  arrival to end   mean {}, median {}, 99th percentile {}", long_time_text(plan.mean_jct_ns), long_time_text(plan.p50_jct_ns),
              long_time_text(plan.p99_jct_ns));
   out.format("  queueing         mean {}, 99th percentile {}", long_time_text(plan.mean_queue_ns), long_time_text(plan.p99_queue_ns));

@@ -1,0 +1,48 @@
+// The best of the plans that the policies make, with jobs in three orders, and a bound that no plan passes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/pack/cluster.h"
+#include "src/pack/job.h"
+#include "src/pack/plan.h"
+#include "src/pack/simulate.h"
+
+namespace gpucast::pack {
+
+enum class Goal : uint8_t {
+  makespan,  // from the first arrival to the last end
+  mean,      // of the times from arrival to end
+  cost,      // hours of cards with a job
+  count_
+};
+const char* goal_name(Goal goal);                // as on the command line
+Goal find_goal(std::string_view name);           // throws Error
+double goal_value(Goal goal, const Plan& plan);  // nanoseconds; cost: hours
+
+struct TriedPlan {
+  std::string policy;
+  JobOrder order = JobOrder::arrival;
+  double value = 0;
+  int64_t out_of_memory_runs = 0;
+};
+
+struct BestPlan {
+  Plan plan;
+  Goal goal = Goal::makespan;
+  double lower_bound = 0;  // in the unit of goal_value()
+  std::vector<TriedPlan> tried;
+};
+
+// Tries each policy with each order. The plan with the most finished jobs is best, then the one without runs out of memory, then the one
+// with the least value. `options`: without policy and order.
+BestPlan best_plan(std::span<const Job> jobs, const Cluster& cluster, const PackOptions& options, Goal goal);
+
+// No plan of these jobs has a lower value: no job is faster than alone, and all jobs together do not use more than the cards have.
+double lower_bound(std::span<const Job> jobs, const Cluster& cluster, const PackConstants& constants, Goal goal);
+
+}  // namespace gpucast::pack

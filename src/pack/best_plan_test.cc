@@ -115,7 +115,7 @@ TEST(Contention, NamesThePartThatIsAskedForMost) {
   EXPECT_EQ(part(memory, memory, SharingMode::timeslice), "multiprocessors") << "one job at a time has all of them";
   EXPECT_EQ(part(small, small), "nothing");
   EXPECT_EQ(part(copies, copies), "host");
-  EXPECT_DOUBLE_EQ(contention(std::vector{full, memory}, gpu, SharingMode::mps, pack_constants()).asked, 1.3);
+  EXPECT_DOUBLE_EQ(contention(std::vector{full, memory}, gpu, SharingMode::mps, pack_constants()).used, 1.3);
 }
 
 }  // namespace

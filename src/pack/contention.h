@@ -16,7 +16,7 @@ const char* contended_name(Contended part);  // as in JSON
 
 struct Contention {
   Contended part = Contended::nothing;
-  double asked = 0;  // the sum of the jobs' shares of that part, each alone on the card; of `nothing`: of multiprocessors
+  double used = 0;  // the sum of the jobs' shares of that part, each alone on the card; of `nothing`: of multiprocessors
 };
 
 // The part of the card that the jobs use most. Nothing: no job is expected to be slowed by 5 % or more.

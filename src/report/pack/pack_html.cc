@@ -162,6 +162,12 @@ std::string pack_html(const PackReport& report) {
   std::string facts;
   const auto fact = [&](const char* name, const std::string& value) { facts += fmt::format("<dt>{}</dt><dd>{}</dd>", name, value); };
   fact("makespan", time(static_cast<double>(plan.makespan_ns)));
+  if (report.best) {
+    const double value = pack::goal_value(report.best->goal, report.best->plan), bound = report.best->lower_bound;
+    const auto named = [&](double one) { return report.best->goal == pack::Goal::cost ? fmt::format("{:.2f} h", one) : time(one); };
+    fact(fmt::format("best {} of {} plans", pack::goal_name(report.best->goal), report.best->tried.size()).c_str(), named(value));
+    fact("no plan is below", named(bound));
+  }
   fact("jobs done", fmt::format("{} of {}", plan.finished, report.jobs.size()));
   fact("arrival to end, mean", time(plan.mean_jct_ns));
   fact("99th percentile", time(plan.p99_jct_ns));

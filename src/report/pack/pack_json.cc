@@ -81,7 +81,7 @@ Json together_json(const PackReport& report) {
   for (const ContendingPair& pair : together.pairs) {
     Json names = Json::array();
     for (const size_t job : {pair.one, pair.other}) names.push_back(report.jobs[job].name);
-    pairs.push_back({{"jobs", names}, {"contended", pack::contended_name(pair.contention.part)}, {"asked", pair.contention.asked}});
+    pairs.push_back({{"jobs", names}, {"contended", pack::contended_name(pair.contention.part)}, {"used", pair.contention.used}});
   }
   return {{"fits", together.fits},
           {"request_bytes", together.request_bytes},

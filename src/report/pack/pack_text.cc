@@ -70,19 +70,19 @@ std::string reason_of(const PackReport& report, const pack::Placement& placed) {
 std::string contention_text(const PackReport& report, const ContendingPair& pair) {
   const auto name = [&](size_t job) { return cut_end(printable(report.jobs[job].name), 30); };
   const std::string both = fmt::format("{} and {}", name(pair.one), name(pair.other));
-  const double asked = pair.contention.asked;
+  const double used = pair.contention.used;
   switch (pair.contention.part) {
     case pack::Contended::multiprocessors:
-      return fmt::format("{} compete for the multiprocessors: alone they use {:.2f} of them", both, asked);
+      return fmt::format("{} compete for the multiprocessors: alone they use {:.2f} of them", both, used);
     case pack::Contended::bandwidth:
-      return fmt::format("{} compete for memory bandwidth: alone they use {:.2f} of it", both, asked);
+      return fmt::format("{} compete for memory bandwidth: alone they use {:.2f} of it", both, used);
     case pack::Contended::host:
-      return fmt::format("{} compete for the bus to the host: alone they use {:.2f} of it", both, asked);
+      return fmt::format("{} compete for the bus to the host: alone they use {:.2f} of it", both, used);
     case pack::Contended::nothing:
     case pack::Contended::count_:
       break;
   }
-  return fmt::format("{} compete for nothing: alone they use {:.2f} of the multiprocessors", both, asked);
+  return fmt::format("{} compete for nothing: alone they use {:.2f} of the multiprocessors", both, used);
 }
 
 std::string goal_text(pack::Goal goal, double value) {

@@ -22,9 +22,7 @@ from pathlib import Path
 
 from eval import ROOT, jobs, page
 from eval.tables import markdown, percent, quantile, signed
-
-sys.path.insert(0, str(ROOT / "eval/truth"))
-import measure_training  # noqa: E402
+from eval.truth import measure_training
 
 COMMAND = "python -m eval.packing.on_card --python PYTHON --out build/on_card"
 GPU = "h200"

@@ -86,7 +86,8 @@ int run_pack(const PackCommand& options) {
   if (!options.best.empty()) best = pack::best_plan(jobs.jobs, cluster, wanted, pack::find_goal(options.best));
   const pack::Plan plan = best ? best->plan : pack::simulate(jobs.jobs, cluster, wanted);
   const std::optional<Together> together = together_of(jobs.jobs, cluster, wanted.constants);
-  const PackReport report = {jobs.jobs, cluster, plan, together ? &*together : nullptr, best ? &*best : nullptr, jobs.notes};
+  const PackReport report = {jobs.jobs, cluster, plan, wanted.constants, together ? &*together : nullptr, best ? &*best : nullptr,
+                             jobs.notes};
   if (manifest)
     std::fputs(manifest->write(report, options.manifest).c_str(), out.get());
   else if (options.format == "json")

@@ -24,7 +24,7 @@ double memory_share(const KernelMix& mix, double typical) {
   return known ? std::min(1.0, mix.dram / mix.busy) : typical;
 }
 
-// Time slices, jobs of which only nvidia-smi's figures are known: a kernel lasts longer while it meets another job's kernel.
+// Time slices, for jobs with figures of nvidia-smi alone: a kernel lasts longer while it meets another job's kernel.
 std::vector<double> slowdowns_by_meeting(std::span<const KernelMix> mixes, const SharedTimeConstants& constants) {
   constexpr int kRounds = 2;  // slower jobs have kernels for a larger share of the time; a third round changes less than 0.1 %
   std::vector<double> active, stretched(mixes.size()), slowdown(mixes.size(), 1);  // active: share of a job's time with a kernel

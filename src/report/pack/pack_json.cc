@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <string>
 
 #include "src/base/json.h"
@@ -40,11 +41,21 @@ Json job_json(const PackReport& report, size_t index) {
   Json cards = Json::array(), neighbours = Json::array();
   for (const uint32_t card : placed.cards) cards.push_back(report.cluster.cards[card].id);
   for (const uint32_t other : placed.neighbours) neighbours.push_back(report.jobs[other].name);
+  Json contended = Json::array();
+  if (!placed.neighbours.empty() && placed.mig_profile < 0) {
+    const Gpu& gpu = report.cluster.types[report.cluster.cards[placed.cards.front()].type];
+    const pack::KernelMix own = kernel_mix_of(*job.figures_on(gpu.id));
+    for (const uint32_t other : placed.neighbours) {
+      const std::array pair = {own, kernel_mix_of(*report.jobs[other].figures_on(gpu.id))};
+      contended.push_back(pack::contended_name(pack::contention(pair, gpu, report.plan.mode, report.constants).part));
+    }
+  }
   Json out = {{"name", job.name},
               {"outcome", pack::outcome_name(placed.outcome)},
               {"reason", pack::reason_name(placed.reason)},
               {"cards", cards},
               {"neighbours", neighbours},
+              {"contended", contended},
               {"arrival_ns", job.arrival_ns},
               {"start_ns", placed.start_ns},
               {"end_ns", placed.end_ns},

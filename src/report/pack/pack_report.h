@@ -33,6 +33,7 @@ struct PackReport {
   const std::vector<pack::Job>& jobs;
   const pack::Cluster& cluster;
   const pack::Plan& plan;
+  const pack::PackConstants& constants;
   const Together* together = nullptr;
   const pack::BestPlan* best = nullptr;  // of --best: the other plans that were tried
   std::vector<std::string> notes;

@@ -22,13 +22,14 @@ from pathlib import Path
 
 from eval import ROOT, jobs, page
 from eval.tables import markdown, percent, quantile, signed
-from eval.truth import measure_training
 
 COMMAND = "python -m eval.packing.on_card --python PYTHON --out build/on_card"
 GPU = "h200"
 MODES = {"timeslice": "pairs.jsonl", "mps": "mps.jsonl"}
+ROWS = {mode: [json.loads(line) for line in (ROOT / "eval/truth/h200" / name).read_text().splitlines()[1:]] for mode, name in MODES.items()}
+JOBS = [row["jobs"][0] for row in ROWS["timeslice"] if len(row["jobs"]) == 1]
 NAMES = {"timeslice": "time slices", "mps": "MPS"}
-FITTED = {0, 1, 3, 4, 6, 7}  # jobs of measure_training.SIDE_BY_SIDE; a pair with another job is judged
+FITTED = {0, 1, 3, 4, 6, 7}  # jobs of JOBS; a pair with another job is judged
 SLOW = 1.25  # as in interference.py
 LARGE = 0.15
 GRID = {
@@ -48,18 +49,17 @@ def parse_args():
 
 
 def short(index):
-    kind, _, name = measure_training.SIDE_BY_SIDE[index]["model"].partition(":")
+    kind, _, name = JOBS[index]["model"].partition(":")
     return kind.upper() if kind in ("mlp", "cnn", "lstm") else name.split("_patch")[0]
 
 
 def measured():
     """{mode: ({job: its row alone}, {(job, job): (step, step)})}, jobs as indices, steps in ms."""
     out = {}
-    for mode, name in MODES.items():
+    for mode, rows in ROWS.items():
         alone, together = {}, {}
-        for line in (ROOT / "eval/truth/h200" / name).read_text().splitlines()[1:]:
-            row = json.loads(line)
-            members = tuple(measure_training.SIDE_BY_SIDE.index(job) for job in row["jobs"])
+        for row in rows:
+            members = tuple(JOBS.index(job) for job in row["jobs"])
             if len(members) == 1:
                 alone[members[0]] = row
             else:
@@ -72,7 +72,7 @@ def captured(args):
     """[figures of `gpucast pack` for each job's capture]"""
     args.out.mkdir(parents=True, exist_ok=True)
     paths, lines = [], []
-    for index, job in enumerate(measure_training.SIDE_BY_SIDE):
+    for index, job in enumerate(JOBS):
         paths.append(args.out / f"{index}.gpucast")
         command = [args.python, str(ROOT / "eval/truth/training_job.py"), json.dumps(job)]
         lines.append({"name": str(index), "command": command, "gpu": GPU, "steps": 3, "output": str(paths[-1].resolve()), "force": True})

@@ -164,7 +164,7 @@ std::vector<Field> fields_of(const std::string& text) {
       scopes.push_back({indent, ""});
     } else if (name == "class") {
       const std::string own(name_at(after.substr(std::min<size_t>(1, after.size()))));
-      scopes.push_back({indent, around.empty() ? own : around + "." + own});
+      scopes.push_back({indent, around.empty() ? own : fmt::format("{}.{}", around, own)});
     } else if (const size_t equals = after.find('='); !around.empty() && equals != std::string_view::npos) {
       std::string type(after.substr(2, equals - 2)), value(after.substr(equals + 1, after.find('#') - equals - 1));
       std::erase(type, ' ');

@@ -184,6 +184,7 @@ std::string knobs(Descriptor config) {
   std::vector<Owned> choices;
   std::vector<Descriptor> pointers;
   choices.reserve(kMostKnobs);
+  pointers.reserve(kMostKnobs);
   for (int64_t i = 0; i < kMostKnobs; ++i) pointers.push_back(choices.emplace_back(kKnobChoice).get());
   int64_t count = 0;  // with a request for 0 knobs, cuDNN counts none
   if (cudnn.get(config, kConfigKnobs, kTypeDescriptor, kMostKnobs, &count, pointers.data()) != 0) return "";

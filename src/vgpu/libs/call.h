@@ -28,7 +28,7 @@ struct Field {
   Field(const char* k, const char* word) : key(k), json('"' + std::string(word) + '"') {}
   Field(const char* k, const std::vector<int64_t>& numbers) : key(k), json("[") {
     for (size_t i = 0; i < numbers.size(); ++i) json += (i ? "," : "") + std::to_string(numbers[i]);
-    json += "]";
+    json += ']';
   }
 };
 

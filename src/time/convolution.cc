@@ -215,15 +215,17 @@ struct ChosenConvolution {
   ConvolutionTime time;
 };
 
-// Where TF32 is allowed, libraries use it or fp32, whichever is faster. No depthwise kernel uses TF32. cuDNN 9 on Hopper uses TF32 wherever
-// there are four channels, even for gradients of weights that fp32 would compute faster.
+// Where TF32 is allowed, libraries use it or fp32, whichever is faster. No depthwise kernel uses TF32. On Hopper cuDNN 9 computes the
+// gradient of a window's weights in TF32 from four channels on, even where fp32 would be faster.
 ChosenConvolution chosen_convolution(const Operation& operation, const CardRates& card) {
   const ConvolutionTime own = in_precision(operation, operation.precision, card);
   if (operation.precision != Precision::tf32) return {operation.precision, own};
   const ConvolutionTime plain = in_precision(operation, Precision::fp32, card);
   const ConvolutionShape& shape = operation.convolution;
   const bool depthwise = shape.groups > 1 && shape.groups == shape.in_channels;
-  if (!depthwise && card.capability == 90 && shape.in_channels / std::max<int64_t>(1, shape.groups) >= 4) return {Precision::tf32, own};
+  const bool window_weights = shape.pass == Pass::weight_gradient && volume(shape.window) > 1;
+  if (!depthwise && card.capability == 90 && window_weights && shape.in_channels / std::max<int64_t>(1, shape.groups) >= 4)
+    return {Precision::tf32, own};
   return depthwise || plain.all.ns < own.all.ns ? ChosenConvolution{Precision::fp32, plain} : ChosenConvolution{Precision::tf32, own};
 }
 

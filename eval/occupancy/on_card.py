@@ -26,6 +26,7 @@ from pathlib import Path
 from eval import ROOT, page
 from eval.jobs import add_gpucast_option, find
 from eval.tables import markdown
+from eval.truth import measured_jobs
 
 STEPS = ROOT / "eval/truth/h200/steps.jsonl.gz"
 FIGURES = ("occupancy", "SM active", "tensor cores", "device memory")
@@ -33,9 +34,7 @@ GROUPS = {"mlp": "random MLPs", "cnn": "random CNNs", "transformers": "text", "l
 
 
 def h200_rows():
-    with gzip.open(STEPS, "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    return [row for row in rows if "gpm" in row]
+    return measured_jobs.trainings(STEPS)[1]
 
 
 def gpumemnet_rows(folder, count, seed=1):
@@ -201,7 +200,7 @@ def main():
     rows = []
     for number, row in enumerate(h200_rows(), 1):
         job = row["job"]
-        program = [args.python, ROOT / "eval/truth/training_job.py", json.dumps(job)]
+        program = [args.python, measured_jobs.TRAINING, json.dumps(job)]
         answer = captured(args.gpucast, "h200", args.captures / f"h200-{number}.gpucast", program)
         if answer is None:
             print(f"not captured: {job}")

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from eval import ROOT, jobs, page
 from eval.tables import markdown, percent, quantile, signed
+from eval.truth import measured_jobs
 
 COMMAND = "python -m eval.packing.on_card --python PYTHON --out build/on_card"
 GPU = "h200"
@@ -74,7 +75,7 @@ def captured(args):
     paths, lines = [], []
     for index, job in enumerate(JOBS):
         paths.append(args.out / f"{index}.gpucast")
-        command = [args.python, str(ROOT / "eval/truth/training_job.py"), json.dumps(job)]
+        command = [args.python, str(measured_jobs.TRAINING), json.dumps(job)]
         lines.append({"name": str(index), "command": command, "gpu": GPU, "steps": 3, "output": str(paths[-1].resolve()), "force": True})
     if not all(path.exists() for path in paths):
         jobs.run(args.gpucast, lines, None, 1)

@@ -10,7 +10,6 @@ ENV should hold the measured releases. OUT keeps the captures; the same command 
 """
 
 import argparse
-import gzip
 import json
 import subprocess
 import sys
@@ -18,10 +17,17 @@ from pathlib import Path
 
 from eval import jobs, page
 from eval.tables import error, quantile, sizes
+from eval.truth import measured_jobs
 
 MIB = 2**20
-PROGRAM = Path(__file__).with_name("training_job.py")
-GROUPS = {"torchvision": "networks of convolutions", "timm": "networks of images", "transformers": "transformers", "lstm": "lstm"}
+GROUPS = {
+    "mlp": "random MLPs",
+    "cnn": "random CNNs",
+    "torchvision": "networks of convolutions",
+    "timm": "networks of images",
+    "transformers": "transformers",
+    "lstm": "lstm",
+}
 
 
 def parse_args():
@@ -34,19 +40,12 @@ def parse_args():
     return parser.parse_args()
 
 
-def read(path):
-    """(The source of the rows, the rows.)"""
-    with gzip.open(path, "rt") as file:
-        first, *rows = (json.loads(line) for line in file)
-    return first, [row for row in rows if "error" not in row]
-
-
 def predicted(args, card, row, capture):
     """(Report of the run, report of the time), or None where the program does not run."""
     report, time = capture.with_suffix(".json"), capture.with_suffix(".time.json")
     if not report.exists():
         words = [args.gpucast, "run", "--gpu", card, "--steps", "3", "--force", "--format", "json", "-o", str(capture), "--"]
-        done = subprocess.run([*words, args.python, str(PROGRAM), json.dumps(row["job"])], capture_output=True, text=True)
+        done = subprocess.run([*words, args.python, str(measured_jobs.TRAINING), json.dumps(row["job"])], capture_output=True, text=True)
         if done.returncode == 2:
             print(f"{name_of(row['job'])}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
             return None
@@ -66,8 +65,7 @@ def name_of(job):
 
 
 def group_of(job):
-    source = job["model"].partition(":")[0]
-    return {"mlp": "random MLPs", "cnn": "random CNNs"}.get(source) or GROUPS[source]
+    return GROUPS[job["model"].partition(":")[0]]
 
 
 def compared(row, run, time):
@@ -144,7 +142,7 @@ def main():
     args = parse_args()
     args.gpucast = jobs.find(args.gpucast)
     args.out.mkdir(parents=True, exist_ok=True)
-    source, rows = read(args.data)
+    source, rows = measured_jobs.trainings(args.data)
     card = {gpu["name"]: gpu["id"] for gpu in jobs.gpus(args.gpucast)}[source["card"]]
     found = []
     for index, row in enumerate(rows):

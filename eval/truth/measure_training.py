@@ -202,7 +202,7 @@ def measure_job(job, gate, seconds):
     began = time.monotonic()
     import_all(job)
     prepare = training_job.make_model
-    made = prepare(job) if not (job.get("lora") or "llama" in job["model"]) else None
+    made = None if training_job.made_on_card(job) else prepare(job)
     training_job.make_model = lambda job: made or prepare(job)
     imported = time.monotonic() - began
     with card_alone(gate):

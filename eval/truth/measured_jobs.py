@@ -1,8 +1,10 @@
-"""The jobs that eval/truth/measure_on_gpu.py measured: their names, and how the virtual GPU repeats them."""
+"""The jobs that eval/truth/measure_on_gpu.py and measure_training.py measured: their names, and how the virtual GPU repeats them."""
 
+import gzip
 import json
 from pathlib import Path
 
+TRAINING = Path(__file__).resolve().parent / "training_job.py"  # the program of each training, with the job as its argument
 MEASURE = Path(__file__).resolve().parent / "measure_on_gpu.py"
 STEPS = 3  # the steps of max_memory_reserved_3_steps_bytes
 FACTORS = ("model", "batch", "precision", "optimizer")
@@ -19,3 +21,10 @@ def job_of(row, python, gpu, cudnn):
     """The job as a line for `gpucast batch`."""
     command = [python, str(MEASURE), "--job", json.dumps(row["job"])]
     return {"name": name_of(row), "command": command, "gpu": gpu, "steps": STEPS, "cudnn": cudnn}
+
+
+def trainings(path):
+    """(Where the rows of measure_training.py are from, the rows that were measured to the end.)"""
+    with gzip.open(path, "rt") as file:
+        source, *rows = (json.loads(line) for line in file)
+    return source, [row for row in rows if "error" not in row]

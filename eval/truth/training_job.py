@@ -33,6 +33,11 @@ TRANSFORMERS = {  # the model's class, its configuration's class and values
 }  # fmt: skip
 
 
+def made_on_card(job):
+    """Whether the model is made there: on the host its random weights would take long."""
+    return bool(job.get("lora")) or "llama" in job["model"]
+
+
 def make_model(job):
     """(The model on the host or, where it is large, on the card; a function that makes the batch on the card.)"""
     import torch
@@ -62,7 +67,7 @@ def make_model(job):
         model_class, config_class, values = TRANSFORMERS[name]
         config = getattr(transformers, config_class)(**values)
         config.use_cache = False
-        with torch.device("cuda" if job.get("lora") or "llama" in name else "cpu"):
+        with torch.device("cuda" if made_on_card(job) else "cpu"):
             model = getattr(transformers, model_class)(config)
         if job.get("checkpointing"):
             model.gradient_checkpointing_enable()
@@ -145,10 +150,8 @@ def make_step(job):
         optimizer.zero_grad()
         for part in range(parts):
             with torch.autocast("cuda", amp, enabled=amp is not None):
-                if job["model"] == "lstm" or job["model"].startswith(("mlp", "cnn")) or parts == 1:
-                    loss = loss_of(0, None)
-                else:
-                    loss = loss_of(part * job["batch"] // parts, (part + 1) * job["batch"] // parts) / parts
+                size = job["batch"]
+                loss = loss_of(0, None) if parts == 1 else loss_of(part * size // parts, (part + 1) * size // parts) / parts
             scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from . import session
 
-_ANSWERS_FORMAT = 2  # version of the kept answers, in addition to the profile: raise it with device_json() in src/vgpu/libs/cudnn_ask.cc
+# Version of the kept answers, in addition to the profile: raise it with device_json() (src/vgpu/libs/cudnn_ask.cc) and answer()
+# (src/vgpu/cudnn_helper.cc).
+_ANSWERS_FORMAT = 2
 OLDEST = (9, 8)  # answers without a GPU
 _UNUSED_KEYS = ("enforce_capacity", "capacity_bytes", "context_bytes")  # of the profile: no answer depends on them
 

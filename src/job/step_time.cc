@@ -133,7 +133,8 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
                    const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options) {
   const CardRates rates = rates_in_machine(gpu, options);
   const std::vector<Duration> durations = durations_of(step, rates);
-  const Schedule plan = schedule(step, durations, constants, host_scale(step.host, constants) / options.cpu_speed);
+  const double scale_of_host = host_scale(step.host, constants) / options.cpu_speed;
+  const Schedule plan = schedule(step, durations, constants, scale_of_host);
 
   CardTime out;
   out.gpu_id = gpu.id;
@@ -181,8 +182,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   }
   out.unknown_share = total > 0 ? unknown / total : 0;
   out.step = step_interval(plan, total > 0 ? guessed / total : 0, total > 0 ? (unknown - guessed) / total : 0, rates);
-  if (plan.host_ns * constants.slow_host > plan.gpu_ns)
-    out.step = with_hosts(out.step, step, durations, constants, host_scale(step.host, constants) / options.cpu_speed);
+  if (plan.host_ns * constants.slow_host > plan.gpu_ns) out.step = with_hosts(out.step, step, durations, constants, scale_of_host);
   for (auto& [phase, part] : phases.parts) {
     part.name = phase_name(static_cast<Phase>(phase));
     out.by_phase.push_back(part);

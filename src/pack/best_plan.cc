@@ -13,7 +13,6 @@
 namespace gpucast::pack {
 namespace {
 
-constexpr double kNsOfHour = 3.6e12;
 constexpr size_t kParts = 6;
 
 // The parts of a card that a job uses in a step alone; all jobs' sums are at most `card_has`.
@@ -123,7 +122,7 @@ double lower_bound(std::span<const Job> jobs, const Cluster& cluster, const Pack
   if (needs.empty()) return 0;
   const double most_ns = *std::max_element(all.begin(), all.end());
   if (goal == Goal::makespan) return std::max(last_ns - first_ns, most_ns / cards);
-  if (goal == Goal::cost) return most_ns / kNsOfHour;
+  if (goal == Goal::cost) return most_ns / kHourNs;
   const auto count = static_cast<double>(needs.size());
   double out = alone_ns / count;
   for (size_t part = 0; part < kParts; ++part) out = std::max(out, mean_end_ns(needs, part, cards) + first_ns - arrivals_ns / count);

@@ -9,6 +9,8 @@
 
 namespace gpucast::pack {
 
+inline constexpr double kHourNs = 3.6e12;  // a plan counts hours of cards
+
 enum class Outcome : uint8_t { finished, out_of_memory, never_fits, count_ };
 const char* outcome_name(Outcome outcome);  // as in JSON
 

@@ -9,8 +9,6 @@
 namespace gpucast::pack {
 namespace {
 
-constexpr double kHourNs = 3.6e12;
-
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }

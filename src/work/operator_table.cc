@@ -323,6 +323,13 @@ size_t same_at_the_end(const Tensor& x, const Tensor& values) {
   return same;
 }
 
+// Of the dimensions from `first` on, before `end`.
+int64_t elements_of(const Tensor& x, size_t first, size_t end) {
+  int64_t out = 1;
+  for (size_t i = first; i < end; ++i) out = bounded_product({out, x.sizes[i]});
+  return out;
+}
+
 Operation indexing(const OperatorName& name, const Inputs& in) {
   constexpr int64_t kIndexBytes = 8;
   Operation out = base(OperationKind::indexing, in);
@@ -334,8 +341,7 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
   out.element_bytes = x.element_bytes;
   // x[i, j] has an index for each of the first dimensions, x[i] may have one of several dimensions.
   const size_t indexed = name.form == OperatorForm::index ? in.tensors.size() - 1 : 1;
-  int64_t row = 1;
-  for (size_t i = indexed; i < x.sizes.size(); ++i) row = bounded_product({row, x.sizes[i]});
+  const int64_t row = elements_of(x, indexed, x.sizes.size());
   const bool by_rows =
       name.form == OperatorForm::rows_by_index || (name.form == OperatorForm::index && x.sizes.size() > index.sizes.size());
   if (by_rows) {
@@ -357,10 +363,8 @@ Operation indexing(const OperatorName& name, const Inputs& in) {
     // (x, indices, values): the profiler leaves out the list of indices, so the number of rows comes from the values.
     const Tensor& values = in.tensors.back();
     const size_t same = same_at_the_end(x, values), indexed_dimensions = x.sizes.size() - same;
-    out.columns = 1;
-    for (size_t i = 0; i < indexed_dimensions; ++i) out.columns = bounded_product({out.columns, x.sizes[i]});  // places
-    int64_t row_elements = 1;
-    for (size_t i = indexed_dimensions; i < x.sizes.size(); ++i) row_elements = bounded_product({row_elements, x.sizes[i]});
+    const int64_t row_elements = elements_of(x, indexed_dimensions, x.sizes.size());
+    out.columns = elements_of(x, 0, indexed_dimensions);  // places
     out.rows = in.tensors.size() > 2 ? index.count() : values.count() / std::max<int64_t>(1, row_elements);
     const int64_t moved = bounded_product({values.count(), x.element_bytes});
     out.bytes_read = 2 * moved + bounded_product({out.rows, kIndexBytes});

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace gpucast::vgpu::cudnn {
 namespace {
@@ -100,29 +102,29 @@ int64_t segment_bytes(const ConvolutionProblem& problem, const Knobs& knobs, con
 
 void answer_segments(const ConvolutionProblem& problem, const Card& card, std::vector<EngineAnswer>* engines) {
   constexpr int64_t kPlaceForFlags = 131;
-  // What is left without segments: copies into another layout. The smallest answer of the same engine.
-  const auto without_segments = [engines](int64_t engine, int64_t workspace_knob) {
-    std::optional<int64_t> least;
-    for (const EngineAnswer& other : *engines) {
-      const Knobs knobs = read_knobs(other.knobs);
-      if (other.engine == engine && other.workspace_bytes && may_segment(knobs) && knobs.workspace == workspace_knob)
-        least = std::min(least.value_or(*other.workspace_bytes), *other.workspace_bytes);
-    }
-    return least;
+  struct Answer {
+    EngineAnswer* engine;
+    Knobs knobs;
   };
-  std::vector<EngineAnswer> answers = *engines;
+  std::vector<Answer> answers;
+  // What is left without segments: copies into another layout. The smallest answer of the same engine and knob WORKSPACE.
+  std::map<std::pair<int64_t, int64_t>, int64_t> without_segments;
+  for (EngineAnswer& engine : *engines) {
+    const Knobs knobs = read_knobs(engine.knobs);
+    if (!engine.workspace_bytes || !may_segment(knobs)) continue;
+    answers.push_back({&engine, knobs});
+    int64_t& least = without_segments.try_emplace({engine.engine, *knobs.workspace}, *engine.workspace_bytes).first->second;
+    least = std::min(least, *engine.workspace_bytes);
+  }
   const bool one_group = problem.x[1] == problem.w[1];
-  for (EngineAnswer& answer : answers) {
-    const Knobs knobs = read_knobs(answer.knobs);
-    if (!answer.workspace_bytes || !may_segment(knobs)) continue;
-    answer.workspace_bytes = without_segments(answer.engine, *knobs.workspace);
+  for (const auto& [engine, knobs] : answers) {
+    int64_t& bytes = engine->workspace_bytes.emplace(without_segments.at({engine->engine, *knobs.workspace}));
     const int64_t parts = one_group && *knobs.workspace == 0 ? segment_bytes(problem, knobs, card) : 0;
     if (parts == 0) continue;
     // A place for the flags, aligned; the answers of some configurations have it already.
-    if (*answer.workspace_bytes % 16 != kPlaceForFlags % 16) *answer.workspace_bytes += kPlaceForFlags;
-    *answer.workspace_bytes += parts;
+    if (bytes % 16 != kPlaceForFlags % 16) bytes += kPlaceForFlags;
+    bytes += parts;
   }
-  *engines = std::move(answers);
 }
 
 // The gradient of the filter: 8 sums a sample, of channels in multiples of 32, in fp32. Exact on all 12 measured rows.

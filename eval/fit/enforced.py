@@ -61,6 +61,9 @@ def commands(python):
         yield " ".join(words), ROOT / "examples", [python, *words]
 
 
+STEPS = 20  # of the runs that check an answer: twice as many as its proof
+
+
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True)
@@ -94,7 +97,7 @@ def check(gpu, folder, command, fit, run):
     """The status of this run under the card's limit."""
     words = run["run"].split(" -- ", 1)[1]
     options = [word for word in run["run"].split(" -- ", 1)[0].split() if word.startswith("batch:")]
-    job = {"name": "it", "command": words, "gpu": gpu, "folder": str(folder), "enforce_capacity": True, "what_if": options}
+    job = {"name": "it", "command": words, "gpu": gpu, "folder": str(folder), "enforce_capacity": True, "what_if": options, "steps": STEPS}
     done = gpucast("batch", "-", input=json.dumps(job) + "\n")
     return json.loads(done.stdout)["status"]
 

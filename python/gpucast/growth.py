@@ -19,7 +19,7 @@ _MOST_NAMED = 40  # survivors whose holders are looked for
 _MOST_LEVELS, _MOST_WIDE = 14, 200  # from a tensor up to a name; objects of one level
 _MOST_LINKS = 3  # of a name: trainer.metrics.values
 
-_ends = []  # after each step: allocated bytes, the number of the next autograd node
+_ends = []  # after each step: the bytes that tensors asked for, the number of the next autograd node
 _began = None  # when the first growth was seen
 _certain = False  # nothing more to learn
 _next = _LEAST
@@ -33,7 +33,9 @@ def note_step():
     """Called after each step."""
     device = process.torch.cuda.current_device()
     number = getattr(process.torch.autograd, "_get_sequence_nr", None)
-    _ends.append((process.torch._C._cuda_memoryStats(device)["allocated_bytes"]["all"]["current"], number() if number else 0))
+    # Not the allocated bytes: a block may be up to 1 MiB larger than what its tensor asked for, and another one the next time.
+    asked = process.torch._C._cuda_memoryStats(device)["requested_bytes"]["all"]["current"]
+    _ends.append((asked, number() if number else 0))
 
 
 def certain():

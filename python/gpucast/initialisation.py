@@ -38,6 +38,7 @@ def install(torch, skip_random):
         patching.wrap(torch.Tensor, name, lambda real, name=name: _filling(name, real))
     _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     patching.wrap(torch.nn.init, "_no_grad_trunc_normal_", _truncated)
+    patching.wrap(torch.Tensor, "erfinv_", _inverse_error)
 
 
 def draw():
@@ -143,6 +144,48 @@ def _truncated(real):
             return real(tensor, mean, std, a, b, generator=generator)
 
     return truncated
+
+
+def _inverse_error(real):
+    """Only truncated normal numbers need it: the caller may be a copy of PyTorch 1's function, as timm, Swin and many others have."""
+
+    def inverse_error(self):
+        patching.safely(_know_copy, sys._getframe(1))
+        return real(self)
+
+    return inverse_error
+
+
+def _know_copy(frame):
+    """From now on the copy leaves out what it would draw."""
+    code, names = frame.f_code, frame.f_globals
+    takes = code.co_varnames[: code.co_argcount]
+    if takes == ("tensor", "mean", "std", "a", "b") and getattr(names.get(code.co_name), "__code__", None) is code:
+        patching.wrap(sys.modules[names["__name__"]], code.co_name, functools.partial(_truncated_copy, code.co_name))
+
+
+def _truncated_copy(name, real):
+    def truncated(tensor, mean, std, a, b):
+        fill = functools.partial(_with_default, real, (mean, std, a, b))
+        if _is_left_out(tensor) and _leave_out(f"{real.__module__}.{name}", fill, tensor, None):
+            return tensor
+        return real(tensor, mean, std, a, b)
+
+    return truncated
+
+
+def _with_default(real, args, tensor, generator):
+    """A function that takes no generator, with the numbers of `generator`."""
+    if generator is None:
+        return real(tensor, *args)
+    default = _torch.default_generator
+    before = default.get_state()
+    default.set_state(generator.get_state())
+    try:
+        return real(tensor, *args)
+    finally:
+        generator.set_state(default.get_state())
+        default.set_state(before)
 
 
 def _rounds(count, mean, std, a, b):

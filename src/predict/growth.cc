@@ -16,6 +16,7 @@
 #include "src/base/bytes.h"
 #include "src/predict/least_capacity.h"
 #include "src/predict/place.h"
+#include "src/predict/repeated_steps.h"
 
 namespace gpucast {
 namespace {
@@ -111,14 +112,6 @@ bool inputs_rise(const Trace& trace, const std::vector<uint32_t>& ends, const st
   return true;
 }
 
-std::vector<uint32_t> step_ends(const Trace& trace, const std::vector<uint32_t>& positions) {
-  std::vector<uint32_t> ends;
-  for (size_t i = 0; i < trace.marks.size(); ++i) {
-    if (trace.marks[i].kind == MarkKind::step) ends.push_back(positions[i]);
-  }
-  return ends;
-}
-
 const KeptHolder* holder_of(const Trace& trace, const Lifetimes& lifetimes, const std::vector<uint32_t>& blocks) {
   const KeptHolder* best = nullptr;
   size_t most = 0;
@@ -176,7 +169,7 @@ std::optional<Growth> reserved_growth(const Lifetimes& lifetimes, const std::vec
 
 std::optional<Growth> find_growth(const Trace& trace, const AllocConf& conf, const Lifetimes& lifetimes, const Attribution& attribution) {
   const std::vector<uint32_t> positions = mark_positions(trace);
-  const std::vector<uint32_t> ends = step_ends(trace, positions);
+  const std::vector<uint32_t> ends = step_end_positions(trace, positions);
   const auto steps = static_cast<int32_t>(ends.size());
   if (steps < kLeastSteps) return std::nullopt;
 
@@ -258,114 +251,17 @@ namespace {
 
 constexpr size_t kMostOps = 4'000'000;  // of the steps that are repeated
 
-// Operations of the last `period` steps, and how they differ from the `period` steps before.
-class Repeated {
- public:
-  Repeated(const History& history, const std::vector<uint32_t>& ends, size_t period) : history_(history), period_(period) {
-    if (ends.size() < 2 * period + 1 || history.first_action.empty()) return;
-    const auto op_at = [&](uint32_t position) {
-      const auto at = std::lower_bound(history.first_action.begin(), history.first_action.end() - 1, position);
-      return static_cast<size_t>(at - history.first_action.begin());
-    };
-    const size_t last = ends.size() - 1;
-    begin_ = op_at(ends[last - period]);
-    end_ = op_at(ends[last]);
-    const size_t before = op_at(ends[last - 2 * period]);
-    const size_t count = end_ - begin_;
-    if (count == 0 || begin_ - before != count) return;
-    std::unordered_map<uint32_t, size_t> made_at;  // id -> op
-    for (size_t op = 0; op < end_; ++op) {
-      if (history.ops[op].kind == OpKind::alloc) made_at[history.ops[op].id] = op;
-    }
-    for (size_t i = 0; i < count; ++i) {
-      const AllocOp &now = history.ops[begin_ + i], &then = history.ops[before + i];
-      if (now.kind != then.kind || now.stream != then.stream) return;
-      Step step{now, 0, 0, 0};
-      if (now.kind == OpKind::alloc) {
-        step.rise_bytes = now.size_bytes - then.size_bytes;
-      } else if (takes_block(now.kind)) {
-        const auto made_now = made_at.find(now.id), made_then = made_at.find(then.id);
-        if (made_now == made_at.end() || made_then == made_at.end()) return;
-        if (made_now->second - made_then->second != count) return;
-        // How many repetitions before this one, and where in it.
-        const size_t distance = made_now->second >= begin_ ? 0 : (begin_ - made_now->second + count - 1) / count;
-        step.repetitions_before = distance;
-        step.index = made_now->second + distance * count - begin_;
-        if (distance > 0 && made_now->second < before) return;  // kept longer than the two repetitions that were compared
-      }
-      steps_.push_back(step);
-    }
-  }
-
-  bool known() const { return !steps_.empty(); }
-  size_t size() const { return steps_.size(); }
-
-  // The history, and then `times` more repetitions.
-  History continued(size_t times) const {
-    History out;
-    out.source = history_.source;
-    out.torch = history_.torch;
-    out.alloc_conf = history_.alloc_conf;
-    out.device_total_bytes = history_.device_total_bytes;
-    out.streams = history_.streams;
-    out.stream_handles = history_.stream_handles;
-    out.stream_ids = history_.stream_ids;
-    out.id_count = history_.id_count;
-    out.ops.assign(history_.ops.begin(), history_.ops.begin() + static_cast<ptrdiff_t>(end_));
-    out.ops.reserve(out.ops.size() + times * steps_.size());
-    std::vector<std::vector<uint32_t>> ids(2, std::vector<uint32_t>(steps_.size()));
-    for (size_t i = 0; i < steps_.size(); ++i) ids[0][i] = history_.ops[begin_ + i].id;
-    for (size_t repetition = 1; repetition <= times; ++repetition) {
-      std::vector<uint32_t>& mine = ids[repetition % 2];
-      const std::vector<uint32_t>& before = ids[(repetition + 1) % 2];
-      for (size_t i = 0; i < steps_.size(); ++i) {
-        const Step& step = steps_[i];
-        AllocOp op = step.op;
-        if (op.kind == OpKind::alloc) {
-          op.id = mine[i] = out.id_count++;
-          op.size_bytes = std::max<int64_t>(1, op.size_bytes + static_cast<int64_t>(repetition) * step.rise_bytes);
-        } else if (takes_block(op.kind)) {
-          op.id = step.repetitions_before == 0 ? mine[step.index] : before[step.index];
-        }
-        out.ops.push_back(op);
-      }
-    }
-    return out;
-  }
-
-  // The step in which op `op` of continued() lies.
-  int64_t step_of(size_t op, size_t captured) const {
-    return static_cast<int64_t>(captured + (op < end_ ? 0 : ((op - end_) / steps_.size()) * period_ + period_));
-  }
-  size_t recorded() const { return end_; }
-
- private:
-  struct Step {
-    AllocOp op;
-    int64_t rise_bytes;
-    size_t repetitions_before, index;
-  };
-
-  static bool takes_block(OpKind kind) {
-    return kind == OpKind::free || kind == OpKind::free_later || kind == OpKind::complete || kind == OpKind::record_stream;
-  }
-
-  const History& history_;
-  size_t period_, begin_ = 0, end_ = 0;
-  std::vector<Step> steps_;
-};
-
 }  // namespace
 
 void find_oom_step(const History& history, const Trace& trace, int64_t capacity_bytes, int64_t device_total_bytes, Growth* growth) {
   growth->oom_step.reset();
   growth->oom_step_exact = false;
   if (growth->fills_bytes > 0 || growth->bytes_per_step <= 0 || capacity_bytes <= 0) return;
-  const std::vector<uint32_t> ends = step_ends(trace, mark_positions(trace));
+  const std::vector<size_t> ends = step_end_ops(history, trace);
   const ReplaySettings settings = settings_at(history, capacity_bytes, device_total_bytes);
   const ReplayResult captured = replay(history, settings);
   if (captured.first_oom) return;  // it does not fit even now
-  const Repeated repeated(history, ends, static_cast<size_t>(growth->every_steps));
+  const RepeatedSteps repeated(history, ends, static_cast<size_t>(growth->every_steps));
   const int64_t steps = static_cast<int64_t>(ends.size());
   const int64_t left_bytes = capacity_bytes - captured.stats.peak_reserved_bytes;
   if (repeated.known() && growth->rise_per_step == 0) {

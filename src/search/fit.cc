@@ -14,6 +14,7 @@
 #include "src/base/seconds_since.h"
 #include "src/predict/analysis.h"
 #include "src/predict/least_capacity.h"
+#include "src/predict/repeated_steps.h"
 #include "src/search/boundary.h"
 #include "src/search/run_problem.h"
 #include "src/search/scaled_history.h"
@@ -22,8 +23,9 @@
 namespace gpucast::search {
 namespace {
 
-constexpr int kMostRounds = 40;
-constexpr int kMostProofs = 20;
+constexpr int kMostRounds = 60;
+constexpr int kMostProofs = 20;             // rounds of them, for one card
+constexpr int64_t kProofSteps = 10;         // unless the user gives a number: on a full card tensors find other places from step to step
 constexpr std::ptrdiff_t kMostNumbers = 4;  // that a message shows
 constexpr int64_t kUsualStart = 8;          // where the command does not say a value
 constexpr int kMostGuesses = 5;             // by scaled runs, of one search
@@ -40,7 +42,7 @@ struct Target {
   bool asked = false;        // in this round
   bool stuck = false;
   bool done = false;
-  int guesses = 0, proof_guesses = 0;
+  int guesses = 0, proof_guesses = 0, proof_rounds = 0;
   int64_t replay_says = -1;                   // the place of the answer by replays
   std::map<int64_t, MarkedHistory> at_limit;  // by place: runs under the card's limit
 
@@ -56,6 +58,11 @@ struct Target {
 struct Group {
   // Of any of its cards.
   static const FitPoint& any_of(const std::map<size_t, FitPoint>& points) { return points.begin()->second; }
+
+  bool has_point(int64_t place, size_t card) const {
+    const auto at = points.find(place);
+    return at != points.end() && at->second.contains(card);
+  }
 
   std::vector<size_t> cards;
   std::string problem;                                   // the script fails on these cards, whatever the value is
@@ -135,10 +142,9 @@ class FitSearch {
   }
 
   Fit find() {
-    for (int round = 0; round < kMostRounds && look(wanted()); ++round) check_that_it_matters();
-    for (int round = 0; round < kMostProofs && prove(); ++round) {
+    for (int round = 0; round < kMostRounds && run_round(); ++round) {
     }
-    look_at_next();
+    run_next();
     Fit fit;
     fit.name = q_.vary.name;
     fit.what = q_.vary.now ? setting_text(q_.vary, *q_.vary.now) : setting_text(q_.vary, q_.values.front());
@@ -158,6 +164,8 @@ class FitSearch {
 
   int64_t value_at(int64_t place) const { return q_.values[static_cast<size_t>(place)]; }
 
+  int64_t start() const { return place_of(q_.vary.now.value_or(kUsualStart)); }
+
   int64_t place_of(int64_t value) const {
     const auto at = std::ranges::upper_bound(q_.values, value);
     return std::max<int64_t>(at - q_.values.begin() - 1, 0);
@@ -166,7 +174,6 @@ class FitSearch {
   // Places to look at, by group.
   std::map<Group*, std::set<int64_t>> wanted() {
     std::map<Group*, std::set<int64_t>> out;
-    const int64_t start = place_of(q_.vary.now.value_or(kUsualStart));
     for (Target& target : targets_) {
       if (!group_of(target.card).problem.empty()) continue;
       std::vector<int64_t> places;
@@ -176,10 +183,9 @@ class FitSearch {
           ++target.guesses;
           places = {*guess};
         }
-      } else if (!target.done &&
-                 (!target.at_confidence || targets_[2 * target.card].done || next_of(targets_[2 * target.card], start).empty())) {
+      } else if (!target.done && (!target.at_confidence || is_looked_at(targets_[2 * target.card]))) {
         // The lower answer is looked for when the other one is known: most of its places are.
-        places = next_of(target, start);
+        places = next_of(target, start());
         target.asked = !places.empty();
       }
       out[&group_of(target.card)].insert(places.begin(), places.end());
@@ -206,8 +212,8 @@ class FitSearch {
     const Group& group = group_of(target.card);
     std::vector<int64_t> known;
     for (const auto& [place, history] : group.histories) {
-      const bool has_point = group.points.at(place).contains(target.card);  // not one that a proof has refuted
-      if (has_point && target.seen.contains(place) && target.seen.at(place).over) known.push_back(place);
+      // Not one that a proof has refuted.
+      if (group.has_point(place, target.card) && target.seen.contains(place) && target.seen.at(place).over) known.push_back(place);
     }
     if (known.empty()) return std::nullopt;
     const int64_t base = *std::ranges::min_element(known, {}, [&](int64_t place) { return std::abs(*target.seen.at(place).over); });
@@ -236,54 +242,87 @@ class FitSearch {
     while (bad > ok + 1) {
       const int64_t middle = ok + (bad - ok) / 2;
       const History history = scaled(run, growth, value_at(middle) - value_at(base));
-      (runs_at(history, capacity, static_cast<int64_t>(card.total_memory_bytes)).runs ? ok : bad) = middle;
+      (runs_at(as_long_as_a_proof(history, run.step_ends), capacity, static_cast<int64_t>(card.total_memory_bytes)).runs ? ok : bad) =
+          middle;
     }
     return ok < 0 ? std::nullopt : std::optional(ok);
+  }
+
+  // With the steps that a proof runs, as far as the last two steps do the same.
+  History as_long_as_a_proof(const History& history, const std::vector<size_t>& step_ends) const {
+    const int64_t more = kProofSteps - std::ssize(step_ends);
+    const RepeatedSteps repeated(history, step_ends, 1);
+    return q_.spec.steps.empty() && more > 0 && repeated.known() ? repeated.continued(static_cast<size_t>(more)) : history;
   }
 
   std::vector<int64_t> next_of(const Target& target, int64_t start) const {
     return next_places(target.seen, static_cast<int64_t>(q_.values.size()), start, target.stuck);
   }
 
-  // False: there was nothing to look at.
-  bool look(const std::map<Group*, std::set<int64_t>>& places) {
+  // Looks at places, and proves the answers of the cards where they are known. False: nothing was left to do.
+  bool run_round() {
+    std::map<Group*, std::set<int64_t>> places = wanted();
+    const std::vector<Proof> proofs = wanted_proofs(&places);
     std::vector<RunSpec> specs;
-    std::vector<std::pair<Group*, int64_t>> asked;
+    const std::vector<Look> looks = add_looks(places, &specs);
+    for (const auto& [target, place] : proofs) {
+      RunSpec spec = q_.with(q_.spec, value_at(place));
+      spec.gpu = q_.cards[target->card].id;
+      spec.enforce_capacity = true;
+      if (spec.steps.empty()) spec.steps = std::to_string(kProofSteps);
+      specs.push_back(std::move(spec));
+    }
+    if (specs.empty()) return false;
+    const std::vector<Run> done = runs_->run(specs);
+    for (size_t i = 0; i < looks.size(); ++i) take(done[i], looks[i].group, looks[i].place);
+    for (size_t i = 0; i < proofs.size(); ++i) take_proof(done[looks.size() + i], proofs[i].target, proofs[i].place);
+    narrow();
+    if (!looks.empty()) check_that_it_matters();
+    return true;
+  }
+
+  struct Look {
+    Group* group;
+    int64_t place;
+  };
+  struct Proof {
+    Target* target;
+    int64_t place;
+  };
+
+  std::vector<Look> add_looks(const std::map<Group*, std::set<int64_t>>& places, std::vector<RunSpec>* specs) const {
+    std::vector<Look> out;
     for (const auto& [group, of_group] : places) {
       for (const int64_t place : of_group) {
         RunSpec spec = q_.with(q_.spec, value_at(place));
         spec.gpu = q_.cards[group->cards.front()].id;
-        specs.push_back(std::move(spec));
-        asked.emplace_back(group, place);
+        specs->push_back(std::move(spec));
+        out.push_back({group, place});
       }
     }
-    if (specs.empty()) return false;
-    const std::vector<Run> done = runs_->run(specs);
-    for (size_t i = 0; i < done.size(); ++i) take(done[i], asked[i].first, asked[i].second);
-    narrow();
-    return true;
+    return out;
   }
 
-  // Runs each card's answer and the next value under the card's limit: PyTorch's own allocator decides. On a full card libraries take less
-  // memory for their workspaces, and tensors find other places, so an answer may move. False: nothing is left to prove.
-  bool prove() {
-    std::vector<RunSpec> specs;
-    std::vector<std::pair<Target*, int64_t>> asked;
+  // Each card's answer and the next value run under the card's limit: PyTorch's own allocator decides. On a full card libraries take less
+  // memory for their workspaces, and tensors find other places, so an answer may move. The next value will run out of memory, so it is
+  // also run without the limit, for its need: added to `places`, unless a proof was wrong before.
+  std::vector<Proof> wanted_proofs(std::map<Group*, std::set<int64_t>>* places) {
+    std::vector<Proof> out;
     for (size_t i = 0; i < targets_.size(); i += 2) {
       Target& target = targets_[i];
-      for (const int64_t place : unproved(target)) {
-        RunSpec spec = q_.with(q_.spec, value_at(place));
-        spec.gpu = q_.cards[target.card].id;
-        spec.enforce_capacity = true;
-        specs.push_back(std::move(spec));
-        asked.emplace_back(&target, place);
-      }
+      if (!is_looked_at(target) || target.proof_rounds == kMostProofs) continue;
+      const std::vector<int64_t> unproved_places = unproved(target);
+      if (unproved_places.empty()) continue;
+      for (const int64_t place : unproved_places) out.push_back({&target, place});
+      Group& group = group_of(target.card);
+      if (++target.proof_rounds == 1 && !group.has_point(unproved_places.back(), target.card))
+        (*places)[&group].insert(unproved_places.back());
     }
-    if (specs.empty()) return false;
-    const std::vector<Run> done = runs_->run(specs);
-    for (size_t i = 0; i < done.size(); ++i) take_proof(done[i], asked[i].first, asked[i].second);
-    return true;
+    return out;
   }
+
+  // Whether no more places without a limit are needed.
+  bool is_looked_at(const Target& target) const { return target.done || (!target.seen.empty() && next_of(target, start()).empty()); }
 
   // The answer's place and the next one, if they are not proved yet; before they are known, places on the way to them.
   std::vector<int64_t> unproved(Target& target) {
@@ -335,7 +374,12 @@ class FitSearch {
     if (run.end == RunEnd::captured) ranks = facts_of(run);
     const bool was_seen = target->seen.contains(place);
     if (run.end == RunEnd::failed && was_seen) return;  // not about memory: the replay's answer stays
-    if (!ranks.empty()) target->at_limit.emplace(place, marked_history(*ranks.front()));
+    if (!ranks.empty()) {
+      MarkedHistory history = marked_history(*ranks.front());
+      const auto& others = group_of(card).histories;  // of fewer steps
+      if (!others.empty()) history = beginning_of(std::move(history), others.begin()->second.marks.size());
+      target->at_limit.emplace(place, std::move(history));
+    }
     if (!points.contains(card) && run.end != RunEnd::out_of_memory) points.emplace(card, judged(run, ranks, place, card));
     if (run.end == RunEnd::failed) {
       target->seen[place] = {};
@@ -359,13 +403,16 @@ class FitSearch {
   }
 
   // Values that ran out of memory under the limit, and were not run without it: their need is not known.
-  void look_at_next() {
+  void run_next() {
     std::map<Group*, std::set<int64_t>> places;
     for (size_t card = 0; card < q_.cards.size(); ++card) {
       const auto bad = bracket(targets_[2 * card].seen).bad;
-      if (bad && !group_of(card).points[*bad].contains(card)) places[&group_of(card)].insert(*bad);
+      if (bad && !group_of(card).has_point(*bad, card)) places[&group_of(card)].insert(*bad);
     }
-    (void)look(places);
+    std::vector<RunSpec> specs;
+    const std::vector<Look> looks = add_looks(places, &specs);
+    const std::vector<Run> done = specs.empty() ? std::vector<Run>() : runs_->run(specs);
+    for (size_t i = 0; i < looks.size(); ++i) take(done[i], looks[i].group, looks[i].place);
   }
 
   FitPoint judged(const Run& run, const std::vector<std::shared_ptr<const Facts>>& ranks, int64_t place, size_t card) const {

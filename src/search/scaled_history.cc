@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "src/predict/repeated_steps.h"
+
 namespace gpucast::search {
 namespace {
 
@@ -46,6 +48,7 @@ std::vector<size_t> order_of(const Window& window, const std::vector<int64_t>& b
 MarkedHistory marked_history(const Facts& facts) {
   MarkedHistory out;
   out.history = facts.history;
+  out.step_ends = step_end_ops(facts.history, facts.trace);
   out.history.actions.clear();  // of the recorded values
   out.history.first_action.clear();
   out.history.end_segments.reset();
@@ -64,6 +67,20 @@ MarkedHistory marked_history(const Facts& facts) {
     out.marks_before.push_back(static_cast<uint32_t>(after - allocs_before.begin()));
   }
   return out;
+}
+
+MarkedHistory beginning_of(MarkedHistory run, size_t marks) {
+  if (run.marks.size() <= marks) return run;
+  run.marks.resize(marks);
+  const auto end = std::ranges::upper_bound(run.marks_before, static_cast<uint32_t>(marks));
+  const auto kept = static_cast<size_t>(end - run.marks_before.begin());
+  run.marks_before.resize(kept);
+  std::vector<AllocOp>& ops = run.history.ops;
+  size_t allocations = 0;
+  const auto first = std::ranges::find_if(ops, [&](const AllocOp& op) { return op.kind == OpKind::alloc && ++allocations > kept; });
+  ops.erase(first, ops.end());
+  std::erase_if(run.step_ends, [&](size_t end_of_step) { return end_of_step > ops.size(); });
+  return run;
 }
 
 std::vector<double> growth_bytes(const MarkedHistory& base, int64_t base_value, const MarkedHistory& other, int64_t other_value) {

@@ -14,9 +14,13 @@ struct MarkedHistory {
   History history;
   std::vector<MarkKind> marks;         // modules and phases that begin and end, in order
   std::vector<uint32_t> marks_before;  // of each allocation of `history`
+  std::vector<size_t> step_ends;       // see step_end_ops(); of the first steps
 };
 
 MarkedHistory marked_history(const Facts& facts);
+
+// What a run does up to its mark number `marks`, and up to the next allocation.
+MarkedHistory beginning_of(MarkedHistory run, size_t marks);
 
 // For each allocation of `base`: the bytes that it grows by when the value grows by 1. Allocations are paired between the same two marks:
 // in order, or, where one run makes more of them, by size. Empty: the two runs do not pass the same marks.

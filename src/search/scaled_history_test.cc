@@ -57,6 +57,16 @@ TEST(ScaledHistory, RunsOfAnotherFormSayNothing) {
   EXPECT_TRUE(growth_bytes(run_of({{20, 0}}), 2, run_of({{20, 0}}), 2).empty());
 }
 
+TEST(ScaledHistory, ALongerRunIsComparedByItsBeginning) {
+  MarkedHistory longer = run_of({{1000, 0}, {1600, 1}, {560, 2}, {1600, 3}, {560, 4}}, true);
+  longer.marks = {MarkKind::module_begin, MarkKind::module_end, MarkKind::module_begin, MarkKind::module_end};
+  const MarkedHistory cut = beginning_of(longer, 2);
+  EXPECT_EQ(bytes_of(cut.history), (std::vector<int64_t>{1000, 1600, 560}));
+  EXPECT_EQ(cut.history.ops.size(), 6);  // each is given back
+  EXPECT_EQ(growth_bytes(cut, 16, run_of({{1000, 0}, {800, 1}, {480, 2}}), 8), (std::vector<double>{0, 100, 10}));
+  EXPECT_EQ(beginning_of(longer, 9).history.ops.size(), longer.history.ops.size());
+}
+
 TEST(ScaledHistory, WhatIsGivenBackAtOnceIsAWorkspace) {
   EXPECT_EQ(bytes_of(without_workspaces(run_of({{500, 0}, {700, 1}}, true)).history), (std::vector<int64_t>{1, 1}));
   EXPECT_EQ(bytes_of(without_workspaces(run_of({{500, 0}, {700, 1}})).history), (std::vector<int64_t>{500, 700}));

@@ -4,7 +4,7 @@ from conftest import train_script
 
 # The output of each must equal PyTorch's alone: drawn(...) is its own function, which is not left out.
 SCRIPT = """
-import os, resource
+import math, os, resource
 import torch
 from torch import nn
 from _gpucast import initialisation
@@ -50,8 +50,21 @@ for wrong in (lambda: nn.Parameter(torch.ones(1024, 1024)).normal_(), lambda: nn
     except RuntimeError:
         pass
 
+# Many projects' own function, as PyTorch 1 had it. From its second call on it is left out.
+def own_truncated_(tensor, mean, std, a, b):
+    low, high = ((1.0 + math.erf((at - mean) / std / math.sqrt(2.0))) / 2.0 for at in (a, b))
+    tensor.uniform_(2 * low - 1, 2 * high - 1)
+    return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
+
+@torch.no_grad()
+def own_truncated(tensor):
+    return own_truncated_(tensor, 1.0, 0.5, -2.0, 2.0)
+
+own_truncated(torch.empty(1024, 1024))
+assert zeros(own_truncated(nn.Parameter(torch.ones(1024, 1024)))) and not zeros(own_truncated(nn.Parameter(torch.ones(10, 10))))
+
 # What is saved before CUDA is in use holds the numbers that the seed gives.
-for initialise in (nn.init.normal_, nn.init.trunc_normal_, nn.init.xavier_uniform_):
+for initialise in (nn.init.normal_, nn.init.trunc_normal_, nn.init.xavier_uniform_, own_truncated):
     torch.manual_seed(7)
     left_out = initialise(nn.Parameter(torch.empty(1024, 1024)))
     after = torch.get_rng_state()

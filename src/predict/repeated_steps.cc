@@ -55,7 +55,7 @@ RepeatedSteps::RepeatedSteps(const History& history, const std::vector<size_t>& 
     } else if (takes_block(now.kind)) {
       const auto made_now = made_at.find(now.id), made_then = made_at.find(then.id);
       if (made_now == made_at.end() || made_then == made_at.end()) return;
-      // A block older than the two repetitions has no other to be compared with: it is enough that it was made in the one before.
+      // A block that is older than both repetitions has no counterpart. Then this one must be of the repetition before.
       const bool is_older = made_then->second < before;
       if (is_older ? made_now->second >= begin_ : made_now->second - made_then->second != count) return;
       // How many repetitions before this one, and where in it.

@@ -9,10 +9,10 @@
 
 namespace gpucast {
 
-// The positions in the trace's events of the ends of its optimizer steps. `positions`: those of its marks (src/attribution/attribute.h).
+// The positions in the trace's events of the ends of its optimizer steps. `positions`: mark_positions(trace).
 std::vector<uint32_t> step_end_positions(const Trace& trace, const std::vector<uint32_t>& positions);
 
-// The same as the number of ops before each end. Empty: the history has no actions, which tell where its ops lie.
+// The same as the number of ops before each end. Empty: the history has no actions, which say where its ops lie.
 std::vector<size_t> step_end_ops(const History& history, const Trace& trace);
 
 // The last `period` steps of a history, which do op by op the same as the `period` steps before.
@@ -21,7 +21,7 @@ class RepeatedSteps {
   // `ends`: see step_end_ops(). The history must outlive this.
   RepeatedSteps(const History& history, const std::vector<size_t>& ends, size_t period);
 
-  // False: the steps differ, so nobody knows how it goes on.
+  // False: the steps differ, so how it goes on is unknown.
   bool known() const { return !steps_.empty(); }
   size_t size() const { return steps_.size(); }  // ops of a repetition
 

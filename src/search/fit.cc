@@ -24,8 +24,10 @@ namespace gpucast::search {
 namespace {
 
 constexpr int kMostRounds = 60;
-constexpr int kMostProofs = 20;             // rounds of them, for one card
-constexpr int64_t kProofSteps = 10;         // unless the user gives a number: on a full card tensors find other places from step to step
+constexpr int kMostProofs = 20;  // rounds of them, for one card
+// On a full card tensors find other places from step to step. An answer must hold for so many steps, unless the user gives a number.
+constexpr int64_t kLastingSteps = 20;
+constexpr int64_t kLongProofSteps = 10;     // of a proof whose steps differ, so that nothing is known about further ones
 constexpr std::ptrdiff_t kMostNumbers = 4;  // that a message shows
 constexpr int64_t kUsualStart = 8;          // where the command does not say a value
 constexpr int kMostGuesses = 5;             // by scaled runs, of one search
@@ -39,6 +41,7 @@ struct Target {
   std::map<int64_t, Seen> seen;  // by place
   int64_t last_width = 0;
   std::set<int64_t> proved;  // places that ran, or ran out of memory, under the card's limit
+  std::set<int64_t> longer;  // places whose proof must run more steps
   bool asked = false;        // in this round
   bool stuck = false;
   bool done = false;
@@ -242,17 +245,26 @@ class FitSearch {
     while (bad > ok + 1) {
       const int64_t middle = ok + (bad - ok) / 2;
       const History history = scaled(run, growth, value_at(middle) - value_at(base));
-      (runs_at(as_long_as_a_proof(history, run.step_ends), capacity, static_cast<int64_t>(card.total_memory_bytes)).runs ? ok : bad) =
-          middle;
+      (runs_at(lasting(history, run.step_ends), capacity, static_cast<int64_t>(card.total_memory_bytes)).runs ? ok : bad) = middle;
     }
     return ok < 0 ? std::nullopt : std::optional(ok);
   }
 
-  // With the steps that a proof runs, as far as the last two steps do the same.
-  History as_long_as_a_proof(const History& history, const std::vector<size_t>& step_ends) const {
-    const int64_t more = kProofSteps - std::ssize(step_ends);
+  // With further steps like the last, if the last two do the same.
+  History lasting(const History& history, const std::vector<size_t>& step_ends) const {
+    const int64_t more = kLastingSteps - std::ssize(step_ends);
     const RepeatedSteps repeated(history, step_ends, 1);
     return q_.spec.steps.empty() && more > 0 && repeated.known() ? repeated.continued(static_cast<size_t>(more)) : history;
+  }
+
+  // Whether further steps run, too, where a proof has run. Unset: its steps differ.
+  std::optional<bool> lasts(const Facts& proof, const Gpu& card, int64_t capacity) const {
+    const std::vector<size_t> ends = step_end_ops(proof.history, proof.trace);
+    if (!q_.spec.steps.empty() || ends.size() < 3) return true;  // the script has no more
+    if (!RepeatedSteps(proof.history, ends, 1).known()) return std::nullopt;
+    const auto total = static_cast<int64_t>(card.total_memory_bytes);
+    if (!runs_at(proof.history, capacity, total).runs) return true;  // the replay knows less than the proof
+    return runs_at(lasting(proof.history, ends), capacity, total).runs;
   }
 
   std::vector<int64_t> next_of(const Target& target, int64_t start) const {
@@ -269,7 +281,7 @@ class FitSearch {
       RunSpec spec = q_.with(q_.spec, value_at(place));
       spec.gpu = q_.cards[target->card].id;
       spec.enforce_capacity = true;
-      if (spec.steps.empty()) spec.steps = std::to_string(kProofSteps);
+      if (target->longer.contains(place)) spec.steps = std::to_string(kLongProofSteps);
       specs.push_back(std::move(spec));
     }
     if (specs.empty()) return false;
@@ -367,11 +379,18 @@ class FitSearch {
   void take_proof(const Run& run, Target* target, int64_t place) {
     ++run_count_;
     cached_count_ += run.cached ? 1 : 0;
-    target->proved.insert(place);
     const size_t card = target->card;
-    std::map<size_t, FitPoint>& points = group_of(card).points[place];
     std::vector<std::shared_ptr<const Facts>> ranks;
     if (run.end == RunEnd::captured) ranks = facts_of(run);
+    FitPoint proof = judged(run, ranks, place, card);
+    bool ran = run.end == RunEnd::captured;
+    for (const auto& rank : ranks) {
+      const auto rank_lasts = lasts(*rank, q_.cards[card], allocator_bytes(proof, q_.cards[card], false));
+      if (!rank_lasts && target->longer.insert(place).second) return;
+      ran = ran && rank_lasts.value_or(true);
+    }
+    target->proved.insert(place);
+    std::map<size_t, FitPoint>& points = group_of(card).points[place];
     const bool was_seen = target->seen.contains(place);
     if (run.end == RunEnd::failed && was_seen) return;  // not about memory: the replay's answer stays
     if (!ranks.empty()) {
@@ -380,12 +399,11 @@ class FitSearch {
       if (!others.empty()) history = beginning_of(std::move(history), others.begin()->second.marks.size());
       target->at_limit.emplace(place, std::move(history));
     }
-    if (!points.contains(card) && run.end != RunEnd::out_of_memory) points.emplace(card, judged(run, ranks, place, card));
+    if (ran || run.end == RunEnd::failed) points.emplace(card, std::move(proof));
     if (run.end == RunEnd::failed) {
       target->seen[place] = {};
       return;
     }
-    const bool ran = run.end == RunEnd::captured;
     // The replays that refused larger values were wrong too.
     if (ran && place > target->replay_says) {
       std::erase_if(target->seen, [&](const auto& at) {

@@ -27,7 +27,7 @@ constexpr int kMostRounds = 60;
 constexpr int kMostProofs = 20;  // rounds of them, for one card
 // On a full card tensors find other places from step to step. An answer must hold for so many steps, unless the user gives a number.
 constexpr int64_t kLastingSteps = 20;
-constexpr int64_t kLongProofSteps = 10;     // of a proof whose steps differ, so that nothing is known about further ones
+constexpr int64_t kLongProofSteps = 10;     // of a proof whose steps differ, so that they cannot be repeated
 constexpr std::ptrdiff_t kMostNumbers = 4;  // that a message shows
 constexpr int64_t kUsualStart = 8;          // where the command does not say a value
 constexpr int kMostGuesses = 5;             // by scaled runs, of one search

@@ -97,6 +97,7 @@ struct Explanation {
   std::vector<Remedy> remedies;  // computed ones first, then by saved reserved memory, the largest first
   int64_t settings_tried = 0;    // allocator settings that were replayed
   std::string baseline;          // for re-runs: the memory of the unchanged script now, if it differs from the recorded memory
+  bool reruns_tried = false;     // the script was run again, or that was tried
   int64_t reruns_left = 0;       // the number of runs of the script that --rerun would start
   double run_s = 0;              // about the time of one run; 0: not known
 };

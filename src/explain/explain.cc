@@ -294,7 +294,37 @@ bool optimizer_step_has_temporaries(const Analysis& analysis) {
   });
 }
 
+constexpr int64_t kLargeLoss_percent = 2;  // of the peak: probabilities of a smaller size are not worth chunks
+constexpr double kMostFlops = 0.5;         // in half precision: the script runs in it
+
+bool multiplies(const Operation& operation) {
+  return operation.kind == OperationKind::gemm || operation.kind == OperationKind::convolution ||
+         operation.kind == OperationKind::attention;
+}
+
+bool computes_in_half_precision(const Analysis& analysis) {
+  if (!analysis.facts->step) return false;
+  double all = 0, half = 0;
+  for (const StepOperation& operation : analysis.facts->step->operations) {
+    const Operation& shape = analysis.facts->step->shapes[operation.shape];
+    if (!multiplies(shape)) continue;
+    all += shape.flops;
+    if (shape.precision == Precision::bf16 || shape.precision == Precision::fp16) half += shape.flops;
+  }
+  return half > kMostFlops * all;
+}
+
 }  // namespace
+
+bool has_large_loss(const Analysis& analysis) {
+  const Facts& facts = *analysis.facts;
+  if (!facts.step) return false;
+  return std::any_of(facts.step->operations.begin(), facts.step->operations.end(), [&](const StepOperation& operation) {
+    if (operation.name.find("log_softmax") == std::string::npos) return false;
+    const Operation& shape = facts.step->shapes[operation.shape];
+    return shape.bytes_written * 100 > analysis.prediction.peak_reserved.bytes * kLargeLoss_percent;
+  });
+}
 
 const char* remedy_by_name(RemedyBy by) {
   switch (by) {
@@ -345,9 +375,11 @@ std::vector<std::string> what_ifs_to_try(const Analysis& analysis) {
   if (zero_grad_keeps_gradients(analysis)) out.emplace_back("set-to-none");
   if (optimizer_step_has_temporaries(analysis)) out.emplace_back("no-foreach");
   out.emplace_back("half-batch");
+  out.emplace_back("micro-batch:2");
+  if (has_large_loss(analysis)) out.emplace_back("chunked-loss:8");
   const std::string type = class_to_checkpoint(analysis);
   if (!type.empty()) out.push_back("checkpoint:" + type);
-  out.emplace_back("bf16");
+  if (!computes_in_half_precision(analysis)) out.emplace_back("bf16");
   // In a capture of a what-if, a change that was already made is not tried again.
   for (const WhatIf& what_if : analysis.prediction.what_if) std::erase(out, what_if.name);
   return out;
@@ -357,6 +389,8 @@ std::string what_if_words(const std::string& name) {
   if (name == "set-to-none") return "zero_grad(set_to_none=True)";
   if (name == "no-foreach") return "the optimizer with foreach=False";
   if (name == "half-batch") return "half the batch";
+  if (name == "micro-batch:2") return "the batch in 2 parts, gradients accumulated";
+  if (name == "chunked-loss:8") return "logits and loss in 8 chunks";
   if (name == "bf16") return "autocast with bfloat16";
   if (name.starts_with("checkpoint:")) return fmt::format("checkpoint each {}", name.substr(name.find(':') + 1));
   return name;

@@ -14,8 +14,11 @@ Explanation explain(const Analysis& analysis);
 
 // The what-ifs (values of `gpucast run --what-if`) that may help this capture, in the order they are tried. Left out: set-to-none if
 // zero_grad does that already, no-foreach if the optimizer's step allocates no temporaries, checkpointing if no class of modules occurs
-// twice and keeps activations.
+// twice and keeps activations, chunked-loss without has_large_loss(), bf16 if most FLOPs of the observed step are in half precision.
 std::vector<std::string> what_ifs_to_try(const Analysis& analysis);
+
+// Whether the step's cross entropy has probabilities of many classes: a language model's.
+bool has_large_loss(const Analysis& analysis);
 
 // The class of modules to checkpoint: among classes that occur more than once and contain modules, the one with the most activation bytes
 // alive at the peak; among equal ones the innermost. "" when there is none.

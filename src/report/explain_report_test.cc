@@ -144,10 +144,22 @@ TEST(ExplainText, ShowsTheSavingOfARerun) {
   EXPECT_NE(text.find("  Run again as it is, the script reserves more.\n"), std::string::npos) << text;
   EXPECT_NE(text.find("    6.00 GiB   7.00 GiB   6.00 GiB  fits          half the batch (--batch 64 became 32)\n"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("   -1.00 GiB  14.00 GiB  13.00 GiB  does not fit  autocast with bfloat16\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  saves nothing: autocast with bfloat16 (takes 1.00 GiB more)\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("None of this makes it fit"), std::string::npos) << text;
   EXPECT_NE(text.find("allocator settings replayed (11 were tried), for the others the\n  script run again.\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  left out: checkpoint each Block: the script raised ValueError: no\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("--rerun"), std::string::npos) << "nothing is left to run";
+}
+
+TEST(ExplainText, SaysThatNothingMakesItFit) {
+  Explanation e = explanation();
+  e.reruns_tried = true;
+  e.prediction.source = "vgpu";
+  e.prediction.command = {"python", "train.py"};
+  e.remedies = {remedy(RemedyBy::rerun, "half-batch", "half the batch", 12 * kGiB, kGiB, Verdict::does_not_fit)};
+  const std::string text = explain_text(e, "train.gpucast", false);
+  EXPECT_NE(text.find("  None of this makes it fit on rtx3060.\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  gpucast advise --gpu rtx3060 -- python train.py\n"), std::string::npos) << text;
 }
 
 TEST(ExplainText, BeginsWithWhereItRanOut) {

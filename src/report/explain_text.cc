@@ -1,6 +1,7 @@
 // The text report of `gpucast explain`: why the job needs this memory, and what would reduce it.
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -259,11 +260,12 @@ void write_blocks(const Explanation& e, TextWriter* out) {
 
 std::string signed_bytes(int64_t bytes) { return bytes < 0 ? "-" + format_bytes(-bytes) : format_bytes(bytes); }
 
+bool saves(const Remedy& remedy) {
+  return remedy.saved_reserved_bytes > 0 || (remedy.by != RemedyBy::replay && remedy.saved_allocated_bytes > 0);
+}
+
 void write_computed(const Explanation& e, TextWriter* out) {
-  // Allocator settings are shown only if they save memory, because gpucast proposed them, not the user.
-  const auto shown = [](const Remedy& remedy) {
-    return remedy.computed && (remedy.by != RemedyBy::replay || remedy.saved_reserved_bytes > 0);
-  };
+  const auto shown = [](const Remedy& remedy) { return remedy.computed && saves(remedy); };
   const auto by = [&](RemedyBy kind) {
     return std::any_of(e.remedies.begin(), e.remedies.end(), [&](const Remedy& remedy) { return shown(remedy) && remedy.by == kind; });
   };
@@ -297,6 +299,14 @@ void write_explained_warnings(const Prediction& p, TextWriter* out) {
 }
 
 void write_next_commands(const Explanation& e, const std::string& file, TextWriter* out) {
+  const Prediction& p = e.prediction;
+  if (e.reruns_tried && p.verdict == Verdict::does_not_fit && p.source == "vgpu" && !p.command.empty()) {
+    std::vector<std::string> words = {"gpucast", "advise", "--gpu", p.gpu_id, "--"};
+    words.insert(words.end(), p.command.begin(), p.command.end());
+    out->line();
+    out->line("next, try more changes, also together:");
+    out->line("  " + shell_quote(words));
+  }
   if (e.reruns_left == 0) return;
   const std::string each = e.run_s > 0 ? fmt::format(" (about {:.0f} s each)", std::max(1.0, e.run_s)) : "";
   out->line();
@@ -318,7 +328,19 @@ void write_remedies(const Explanation& e, TextWriter* out) {
       write_paragraph("  left out: ", fmt::format("{}: {}", remedy.what, remedy.note), out, 4);
     }
   }
+  std::vector<std::string> useless;  // not allocator settings: gpucast proposed them, not the user
+  for (const Remedy& remedy : e.remedies) {
+    if (!remedy.computed || remedy.by == RemedyBy::replay || saves(remedy)) continue;
+    const int64_t more = -remedy.saved_reserved_bytes;
+    useless.push_back(remedy.what + (more > 0 ? fmt::format(" (takes {} more)", format_bytes(more)) : ""));
+  }
+  if (!useless.empty()) write_paragraph("  saves nothing: ", fmt::format("{}", fmt::join(useless, ", ")), out, 4);
   const Prediction& p = e.prediction;
+  const auto makes_it_fit = [](const Remedy& remedy) {
+    return remedy.computed && (remedy.verdict == Verdict::fits || remedy.verdict == Verdict::tight);
+  };
+  if (e.reruns_tried && p.verdict == Verdict::does_not_fit && std::none_of(e.remedies.begin(), e.remedies.end(), makes_it_fit))
+    write_paragraph("  ", fmt::format("None of this makes it fit on {}.", p.gpu_id), out);
   if (p.verdict != Verdict::fits && p.verdict != Verdict::grows && p.min_capacity_bytes) {
     std::string text = fmt::format("As it is, it runs on a card of {}", format_bytes(*p.min_capacity_bytes));
     if (p.min_capacity_expandable_bytes && *p.min_capacity_expandable_bytes < *p.min_capacity_bytes) {

@@ -12,8 +12,7 @@ namespace gpucast::search {
 namespace {
 
 constexpr int64_t kMostParts = 32;
-constexpr double kSmallOptimizer = 0.01;   // of the step's time and of the weights' memory: as little as two runs differ
-constexpr int64_t kLargeLoss_percent = 2;  // of the peak: probabilities of a smaller size are not worth chunks
+constexpr double kSmallOptimizer = 0.01;  // of the step's time and of the weights' memory: as little as two runs differ
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -47,17 +46,6 @@ bool optimizer_is_small(const Prediction& prediction, double optimizer_share) {
   const int64_t weights_bytes = bytes_of(prediction, {Category::parameters});
   const int64_t optimizer_bytes = bytes_of(prediction, {Category::gradients, Category::optimizer_state});
   return optimizer_share < kSmallOptimizer && static_cast<double>(optimizer_bytes) < kSmallOptimizer * static_cast<double>(weights_bytes);
-}
-
-// Whether the step's cross entropy has probabilities of many classes: a language model's.
-bool has_large_loss(const Analysis& analysis) {
-  const Facts& facts = *analysis.facts;
-  if (!facts.step) return false;
-  return std::ranges::any_of(facts.step->operations, [&](const StepOperation& operation) {
-    if (operation.name.find("log_softmax") == std::string::npos) return false;
-    const Operation& shape = facts.step->shapes[operation.shape];
-    return shape.bytes_written * 100 > analysis.prediction.peak_reserved.bytes * kLargeLoss_percent;
-  });
 }
 
 std::vector<std::string> parts_of_batch(int64_t samples) {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kMostRounds = 60;
 constexpr int kMostProofs = 20;  // rounds of them, for one card
-// On a full card tensors find other places from step to step. An answer must hold for so many steps, unless the user gives a number.
+// On a full card tensors find other places from step to step. An answer must hold for this number of steps, unless the user names one.
 constexpr int64_t kLastingSteps = 20;
 constexpr int64_t kLongProofSteps = 10;     // of a proof whose steps differ, so that they cannot be repeated
 constexpr std::ptrdiff_t kMostNumbers = 4;  // that a message shows
@@ -260,7 +260,7 @@ class FitSearch {
   // Whether further steps run, too, where a proof has run. Unset: its steps differ.
   std::optional<bool> lasts(const Facts& proof, const Gpu& card, int64_t capacity) const {
     const std::vector<size_t> ends = step_end_ops(proof.history, proof.trace);
-    if (!q_.spec.steps.empty() || ends.size() < 3) return true;  // the script has no more
+    if (!q_.spec.steps.empty() || !goes_on(proof)) return true;
     if (!RepeatedSteps(proof.history, ends, 1).known()) return std::nullopt;
     const auto total = static_cast<int64_t>(card.total_memory_bytes);
     if (!runs_at(proof.history, capacity, total).runs) return true;  // the replay knows less than the proof

@@ -48,7 +48,7 @@ std::vector<size_t> order_of(const Window& window, const std::vector<int64_t>& b
 MarkedHistory marked_history(const Facts& facts) {
   MarkedHistory out;
   out.history = facts.history;
-  out.step_ends = step_end_ops(facts.history, facts.trace);
+  if (goes_on(facts)) out.step_ends = step_end_ops(facts.history, facts.trace);
   out.history.actions.clear();  // of the recorded values
   out.history.first_action.clear();
   out.history.end_segments.reset();
@@ -68,6 +68,8 @@ MarkedHistory marked_history(const Facts& facts) {
   }
   return out;
 }
+
+bool goes_on(const Facts& facts) { return facts.trace.end.reason == "steps"; }
 
 MarkedHistory beginning_of(MarkedHistory run, size_t marks) {
   if (run.marks.size() <= marks) return run;

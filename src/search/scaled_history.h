@@ -14,10 +14,13 @@ struct MarkedHistory {
   History history;
   std::vector<MarkKind> marks;         // modules and phases that begin and end, in order
   std::vector<uint32_t> marks_before;  // of each allocation of `history`
-  std::vector<size_t> step_ends;       // see step_end_ops(); of the first steps
+  std::vector<size_t> step_ends;       // see step_end_ops(); of the first steps. Empty: the script does not go on
 };
 
 MarkedHistory marked_history(const Facts& facts);
+
+// Whether the script would have made more steps than were captured.
+bool goes_on(const Facts& facts);
 
 // What a run does up to its mark number `marks`, and up to the next allocation.
 MarkedHistory beginning_of(MarkedHistory run, size_t marks);

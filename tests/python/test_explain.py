@@ -86,13 +86,14 @@ def test_names_what_takes_the_memory(captured):
     said = " ".join(done.stdout.split())
     assert "nn.functional.softmax in Attention made" in said
     assert "*.attention (Attention), by nn.functional.softmax, at train.py:15 forward" in said
-    assert "run the script 5 times" in said
+    assert "run the script 6 times" in said
     facts = json.loads(explain(captured.bin, captured.capture, "--format", "json").stdout)
     peak = facts["peak"]
     assert peak["allocated_bytes"] == sum(line["bytes"] for line in facts["categories"]) == captured.report["peak"]["allocated_bytes"]
     assert [remedy["name"] for remedy in facts["remedies"] if remedy["by"] == "rerun"] == [
         "set-to-none",
         "half-batch",
+        "micro-batch:2",
         "checkpoint:Block",
         "bf16",
     ], "no-foreach is not among them: this optimizer's step allocates nothing for a while"
@@ -133,6 +134,20 @@ def test_a_script_that_is_another_now(captured):
         assert "The peak:" in text
     finally:
         script.write_text(SCRIPT)
+
+
+@pytest.mark.slow
+def test_pairs_where_no_single_remedy_is_enough(captured, tmp_path):
+    path = tmp_path / "large.gpucast"
+    captured.batch.gpucast(captured.folder, [sys.executable, "train.py", "--batch", 3600], "--gpu", "rtx3060", capture=path)
+    done = explain(captured.bin, path, "--rerun", "--format", "json")
+    assert done.returncode == 1, done.stderr
+    by_changes = {1: [], 2: []}
+    for name, remedy in remedies(done.stdout).items():
+        if remedy["by"] == "rerun" and remedy["computed"]:
+            by_changes[name.count("+") + 1].append(remedy["verdict"])
+    assert set(by_changes[1]) == {"does_not_fit"} and len(by_changes[2]) == 3 and "fits" in by_changes[2]
+    assert "None of this makes it fit" not in explain(captured.bin, path, "--rerun").stdout
 
 
 def test_out_of_memory_comes_first(gpucast, gpucast_bin, tmp_path):

@@ -1,10 +1,11 @@
 """Shared by the scripts of this folder: the number of steps, the end of one, and models on images."""
 
 import argparse
+import os
 
 import torch
 
-STEPS = 3
+STEPS = int(os.environ.get("STEPS", "3"))
 
 
 class StepEnd:

@@ -57,8 +57,8 @@ struct Change {
 
   std::string name() const { return fmt::format("{}", fmt::join(what_ifs, "+")); }
   std::string words() const {
-    std::vector<std::string> each;
-    for (const std::string& what_if : what_ifs) each.push_back(what_if_words(what_if));
+    std::vector<std::string> each(what_ifs.size());
+    std::ranges::transform(what_ifs, each.begin(), what_if_words);
     return fmt::format("{}", fmt::join(each, ", and "));
   }
 };
@@ -99,6 +99,7 @@ std::vector<Remedy> remedies_of(const std::vector<Change>& changes, const RunSpe
   }
   const std::vector<Run> done = runs->run(specs);
   std::vector<Remedy> out;
+  out.reserve(done.size());
   for (size_t i = 0; i < done.size(); ++i) out.push_back(remedy_of(changes[i], done[i], baseline));
   return out;
 }
@@ -122,6 +123,7 @@ void add_remedies(const Analysis& recorded, const std::vector<std::string>& what
   out->reruns_tried = true;
   const RunSpec as_it_is = as_recorded(recorded);
   std::vector<Change> changes;
+  changes.reserve(what_ifs.size());
   for (const std::string& name : what_ifs) changes.push_back({{name}});
   const Run again = runs->run(as_it_is);
   if (again.captures.empty()) {

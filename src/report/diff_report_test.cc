@@ -66,10 +66,20 @@ Peak allocated                                   1900.00       1970.00        +7
 
 By module, MiB                                            before    after   change activat.   params
 transformer.h.1.attn (Attention)                           400.0    480.0    +80.0    +80.0        .
-transformer.h.0 (Block), new, 7 below                          .     30.0    +30.0        .    +30.0
 old (Linear), gone                                          40.0        .    -40.0        .    -40.0
+transformer.h.0 (Block), new, 7 below                          .     30.0    +30.0        .    +30.0
 1 row without a change: 1.43 GiB
 )");
+}
+
+TEST(DiffText, LayersShareARow) {
+  Diff d = example_diff();
+  d.rows = {row("h.0.fc", "Linear", 10, 30), row("h.1.fc", "Linear", 10, 30), row("h.1.act", "GELU", 5, 6), row("h.2.fc", "Conv1D", 1, 2)};
+  const std::string text = diff_text(d, false);
+  EXPECT_NE(text.find("\nh.*.fc x 2 (Linear)"), std::string::npos) << text;
+  EXPECT_NE(text.find("20.0     60.0    +40.0"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nh.1.act (GELU)"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nh.2.fc (Conv1D)"), std::string::npos) << text;
 }
 
 TEST(DiffText, NoChange) {

@@ -8,6 +8,7 @@
 
 #include "src/base/bytes.h"
 #include "src/report/diff_reports.h"
+#include "src/report/folded_layers.h"
 #include "src/report/text_writer.h"
 
 namespace gpucast {
@@ -142,14 +143,26 @@ void add_row(const DiffRow& row, DiffRow* sum) {
     bytes->after_bytes += more.after_bytes;
   };
   add_bytes(row.total, &sum->total);
+  sum->modules_below += row.modules_below;
   for (size_t c = 0; c < row.categories.size(); ++c) add_bytes(row.categories[c], &sum->categories[c]);
+}
+
+// Modules that differ by the number of their layer share a row.
+std::vector<DiffRow> rows_of(const Diff& d) {
+  if (d.by != Grouping::module) return d.rows;
+  std::vector<DiffRow> out = folded_layers(
+      d.rows, [](const DiffRow& row) { return std::pair(row.type, row.presence); }, add_row);
+  std::stable_sort(out.begin(), out.end(), [](const DiffRow& a, const DiffRow& b) {
+    return std::llabs(a.total.change_bytes()) > std::llabs(b.total.change_bytes());
+  });
+  return out;
 }
 
 // The rows that changed, in one unit. Changes below a twentieth of the unit share the last line.
 void write_rows(const Diff& d, TextWriter* out) {
   std::vector<DiffRow> changed;
   int64_t same = 0, same_bytes = 0, largest = 0;
-  for (const DiffRow& row : d.rows) {
+  for (const DiffRow& row : rows_of(d)) {
     const int64_t change = largest_change(row);
     largest = std::max(largest, change);
     if (change > 0) {

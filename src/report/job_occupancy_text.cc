@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gpucast/job_occupancy.h"
+#include "src/report/folded_layers.h"
 #include "src/report/text_writer.h"
 
 namespace gpucast {
@@ -36,6 +37,21 @@ void write_parts(TextWriter& out, const char* title, const std::vector<Occupancy
   }
 }
 
+std::vector<OccupancyPart> of_all_layers(const std::vector<OccupancyPart>& modules) {
+  std::vector<OccupancyPart> out = folded_layers(
+      modules, [](const OccupancyPart&) { return 0; },
+      [](const OccupancyPart& part, OccupancyPart* sum) {
+        const double ns = sum->gpu_ns + part.gpu_ns;
+        const auto mean = [&](double a, double b) { return ns > 0 ? (a * sum->gpu_ns + b * part.gpu_ns) / ns : a; };
+        sum->occupancy.time_weighted = mean(sum->occupancy.time_weighted, part.occupancy.time_weighted);
+        sum->sm_active = mean(sum->sm_active, part.sm_active);
+        sum->gpu_ns = ns;
+        sum->share += part.share;
+      });
+  std::stable_sort(out.begin(), out.end(), [](const OccupancyPart& a, const OccupancyPart& b) { return a.gpu_ns > b.gpu_ns; });
+  return out;
+}
+
 void write_card(TextWriter& out, const CardOccupancy& card) {
   out.line(out.bold(
       fmt::format("{} occupancy on {} ({}), over the kernels' time", percent(card.occupancy.time_weighted), card.gpu_id, card.gpu_name)));
@@ -47,7 +63,7 @@ void write_card(TextWriter& out, const CardOccupancy& card) {
   out.format("  GPU utilisation as nvidia-smi shows it: {}; memory bandwidth {}, tensor cores {}", percent(card.nvml_utilization),
              percent(card.bandwidth), percent(card.tensor_cores));
   write_parts(out, "By phase", card.by_phase);
-  write_parts(out, "By module", card.by_module);
+  write_parts(out, "By module", of_all_layers(card.by_module));
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>12}{:>11}", "Kernels", "GPU time", "share", "theoretical", "achieved")));
   for (size_t i = 0; i < card.kernels.size() && i < kRows; ++i) {

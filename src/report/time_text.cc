@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpucast/step_time.h"
+#include "src/report/folded_layers.h"
 #include "src/report/job_step_text.h"
 #include "src/report/text_writer.h"
 #include "src/report/time_words.h"
@@ -24,6 +25,19 @@ void write_parts(TextWriter& out, const char* title, const std::vector<TimePart>
     out.format("  {:<44}{:>12}{:>9}{:>11}{:>12}", cut_begin(printable(part.name), 43), time_text(part.gpu_ns), percent(part.share),
                part.launches, part.gpu_ns > 0 ? percent(part.ideal_ns / part.gpu_ns) : "");
   }
+}
+
+std::vector<TimePart> of_all_layers(const std::vector<TimePart>& modules) {
+  std::vector<TimePart> out = folded_layers(
+      modules, [](const TimePart&) { return 0; },
+      [](const TimePart& part, TimePart* sum) {
+        sum->gpu_ns += part.gpu_ns;
+        sum->ideal_ns += part.ideal_ns;
+        sum->share += part.share;
+        sum->launches += part.launches;
+      });
+  std::stable_sort(out.begin(), out.end(), [](const TimePart& a, const TimePart& b) { return a.gpu_ns > b.gpu_ns; });
+  return out;
 }
 
 void write_loader(TextWriter& out, const LoaderFigures& figures, const CardTime& card) {
@@ -68,7 +82,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   if (times.loader) write_loader(out, *times.loader, card);
   write_parts(out, "By phase", card.by_phase);
   write_parts(out, "By kind", card.by_kind);
-  write_parts(out, "By module", card.by_module);
+  write_parts(out, "By module", of_all_layers(card.by_module));
   out.line();
   out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", "Kernels", "GPU time", "share", "calls", "bound by")));
   for (size_t i = 0; i < card.kernels.size() && i < kTimeRows; ++i) {

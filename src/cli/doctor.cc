@@ -115,7 +115,7 @@ void print_text(const Json& report) {
   }
   if (found.contains("libraries")) {
     const auto ours = texts(found["libraries"], "ours");
-    row("libraries", fmt::format("{} of gpucast's in place{}", ours.size(), ours.empty() ? "" : ": " + joined(ours)));
+    row("libraries", fmt::format("{} of gpucast's in place", ours.size()));
     for (const auto& path : texts(found["libraries"], "nvidia")) row("", "NVIDIA's own: " + path);
   }
   if (found.contains("gpu")) {

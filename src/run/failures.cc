@@ -116,9 +116,21 @@ std::optional<RunError> explain_captured(const CapturedProcess& process, const S
   return RunError(how_it_failed(command), Error(fmt::format("the script failed{}", how_it_ended(command))));
 }
 
+namespace {
+
+// Python has printed it in full. Cut at a blank: a cut address leads nowhere.
+std::string shortened(const std::string& message) {
+  constexpr size_t kMost = 200;
+  if (message.size() <= kMost) return message;
+  const size_t blank = message.rfind(' ', kMost);
+  return message.substr(0, blank == std::string::npos ? kMost : blank) + " ...";
+}
+
+}  // namespace
+
 bool say_if_failed(const CapturedProcess& process, const Supervised& command) {
   if (process.reason == "exception") {
-    say("gpucast: the script raised {}: {}\n", process.exception_type, process.exception);
+    say("gpucast: the script raised {}: {}\n", process.exception_type, shortened(process.exception));
     if (process.exception.find("invalid device ordinal") != std::string::npos)
       say("  to do: say how many GPUs the machine has, e.g. --gpus 8\n");
     return true;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gpucast/error.h"
+#include "gpucast/replay.h"
 #include "gpucast/step_time.h"
 #include "src/base/bytes.h"
 #include "src/base/seconds_since.h"
@@ -27,7 +28,7 @@ constexpr int kMostRounds = 60;
 constexpr int kMostProofs = 20;  // rounds of them, for one card
 // On a full card tensors find other places from step to step. An answer must hold for this number of steps, unless the user names one.
 constexpr int64_t kLastingSteps = 20;
-constexpr int64_t kLongProofSteps = 10;     // of a proof whose steps differ, so that they cannot be repeated
+constexpr int64_t kLongProofSteps = 10;     // of a proof that a replay cannot continue
 constexpr std::ptrdiff_t kMostNumbers = 4;  // that a message shows
 constexpr int64_t kUsualStart = 8;          // where the command does not say a value
 constexpr int kMostGuesses = 5;             // by scaled runs, of one search
@@ -257,14 +258,18 @@ class FitSearch {
     return q_.spec.steps.empty() && more > 0 && repeated.known() ? repeated.continued(static_cast<size_t>(more)) : history;
   }
 
-  // Whether further steps run, too, where a proof has run. Unset: its steps differ.
+  // Whether further steps run, too, where a proof has run. Unset: only a longer run can show it.
   std::optional<bool> lasts(const Facts& proof, const Gpu& card, int64_t capacity) const {
     const std::vector<size_t> ends = step_end_ops(proof.history, proof.trace);
     if (!q_.spec.steps.empty() || !goes_on(proof)) return true;
     if (!RepeatedSteps(proof.history, ends, 1).known()) return std::nullopt;
     const auto total = static_cast<int64_t>(card.total_memory_bytes);
     if (!runs_at(proof.history, capacity, total).runs) return true;  // the replay knows less than the proof
-    return runs_at(lasting(proof.history, ends), capacity, total).runs;
+    const History more = lasting(proof.history, ends);
+    const ReplayResult result = replay(more, settings_at(more, capacity, total));
+    if (!result.first_oom) return true;
+    // A library that gets no memory for its workspace takes a smaller one.
+    return is_workspace(more, static_cast<size_t>(result.first_oom->op)) ? std::nullopt : std::optional(false);
   }
 
   std::vector<int64_t> next_of(const Target& target, int64_t start) const {

@@ -103,11 +103,14 @@ std::vector<double> growth_bytes(const MarkedHistory& base, int64_t base_value, 
   return out;
 }
 
+bool is_workspace(const History& history, size_t op) {
+  const std::vector<AllocOp>& ops = history.ops;
+  return op + 1 < ops.size() && ops[op].kind == OpKind::alloc && ops[op + 1].kind == OpKind::free && ops[op + 1].id == ops[op].id;
+}
+
 MarkedHistory without_workspaces(MarkedHistory run) {
-  std::vector<AllocOp>& ops = run.history.ops;
-  for (size_t i = 0; i + 1 < ops.size(); ++i) {
-    const bool at_once = ops[i].kind == OpKind::alloc && ops[i + 1].kind == OpKind::free && ops[i + 1].id == ops[i].id;
-    if (at_once) ops[i].size_bytes = 1;
+  for (size_t i = 0; i < run.history.ops.size(); ++i) {
+    if (is_workspace(run.history, i)) run.history.ops[i].size_bytes = 1;
   }
   return run;
 }

@@ -29,6 +29,9 @@ MarkedHistory beginning_of(MarkedHistory run, size_t marks);
 // in order, or, where one run makes more of them, by size. Empty: the two runs do not pass the same marks.
 std::vector<double> growth_bytes(const MarkedHistory& base, int64_t base_value, const MarkedHistory& other, int64_t other_value);
 
+// Whether the op allocates memory that the next op frees.
+bool is_workspace(const History& history, size_t op);
+
 // The same without the memory that is allocated and freed at once. On a full card libraries take less of it for their workspaces, and
 // this is the least that the run may need.
 MarkedHistory without_workspaces(MarkedHistory run);

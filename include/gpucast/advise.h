@@ -24,6 +24,29 @@ struct AdvisedPoint {
   bool changes_mathematics = false;
   bool on_front = false;  // no other point needs less memory without being slower
   std::string run;        // the line that runs it
+  std::string folder;     // in which the script was started
+  std::string places;     // JSON: the user's lines that train; "": not recorded
+};
+
+// A change that no line of a patch makes.
+struct ByHand {
+  std::string what_if, why;
+};
+
+// A point as a patch of the user's files, and what is changed outside of them.
+struct Patch {
+  size_t point = 0;  // index in `points`
+  std::string path;  // "": no line could be placed with certainty, so no file was written
+  std::string folder;
+  struct File {
+    std::string name;
+    int64_t added = 0, removed = 0;  // lines
+  };
+  std::vector<File> files;
+  std::vector<std::string> placed;   // what-ifs
+  std::vector<std::string> command;  // of the patched script
+  bool other_command = false;        // `command` is not the one that was asked for
+  std::vector<ByHand> by_hand;
 };
 
 struct LeftOut {
@@ -41,6 +64,7 @@ struct Advice {
   int64_t runs = 0, cached_runs = 0;
   std::string stopped;       // why the search ended before it was done; "": it was done
   std::string time_problem;  // why the step's time is not known; "": it is
+  std::vector<Patch> patches;
 };
 
 // What the user writes for a what-if or an allocator setting: options, environment variables, lines of Python.

@@ -231,6 +231,7 @@ struct Process {
   std::string cudnn_required;   // "9.24.0.43": the version this PyTorch was built for
   std::string cudnn_asked;      // version of the user's cuDNN that chose the workspaces; "": it was not asked
   std::string cudnn_not_asked;  // the reason: off, missing, old; "" in older captures
+  std::string places;           // JSON: the user's lines that train, under what-ifs (python/gpucast/places.py); "": not recorded
 };
 
 struct TorchStats {

@@ -48,6 +48,7 @@ Each module imports only modules further down in this list; lower ones call high
     operators         the operators of one step, with their shapes
     tensors           the addresses of named tensors
     steps             counts optimizer steps
+    places            the lines of the user's files that train, under what-ifs
     patching          replaces PyTorch's functions; guards
     process           the state of this process's capture; all other modules read it
     recorder          marks, modules and tensors, kept in memory until the end

@@ -30,6 +30,7 @@ from . import (
     loader,
     operators,
     patching,
+    places,
     process,
     session,
     shadow_values,
@@ -326,6 +327,7 @@ def _write_history(path, reason, exit_code, ranks, device, stats, snapshot, hold
         "alloc_conf": os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
         "device": device,
         **what_if.record(),
+        **places.record(),
     }
     end_record = {
         "record": "end",

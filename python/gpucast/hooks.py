@@ -5,7 +5,7 @@ import threading
 import time
 from bisect import bisect_right
 
-from . import checkpoints, compiled, ending, graph, horizon, loops, operators, patching, process, steps, tensors
+from . import checkpoints, compiled, ending, graph, horizon, loops, operators, patching, places, process, steps, tensors
 
 _LAST_SEQUENCE_NUMBER = 2**64 - 1  # autograd gives it to AccumulateGrad nodes
 _MAX_GRAPH_NODES = 1_000_000
@@ -233,6 +233,8 @@ def _before_forward(module, args, kwargs=None):
             number = _register(module, thread.stack)
         if not thread.stack:
             thread.phase = "forward" if module.training or _torch.is_grad_enabled() else "evaluation"
+            if _torch.is_grad_enabled() and next(module.parameters(), None) is not None:
+                places.note("forward", module)
             operators.before_forward(thread.phase == "evaluation")
         position = recorder.position()
         if not thread.stack:
@@ -298,6 +300,7 @@ def _after_forward(module, args, output):
 @patching.guard("backward")
 def _before_backward(roots):
     process.recorder.mark("phase_begin", "backward")
+    places.note("backward")
     if "module_backward" not in patching.disabled:
         try:
             return _hook_graph(roots)

@@ -4,7 +4,7 @@ import sys
 import threading
 import weakref
 
-from . import patching, process, session
+from . import patching, places, process, session
 
 
 def in_backward():
@@ -143,6 +143,7 @@ def constructing(real):
         if process.state in (process.WATCHING, process.ARMED):
             try:
                 counter.constructed(self)
+                places.note("optimizer", self)
             except Exception as error:
                 patching.fail("optimizer", error)
         return result

@@ -9,7 +9,7 @@ import functools
 import inspect
 import threading
 
-from . import process, session
+from . import places, process, session
 from .what_if_accumulate import Accumulate
 from .what_if_base import WhatIf, listed, wrap
 from .what_if_loss import ChunkedLoss
@@ -68,6 +68,7 @@ class SetToNone(WhatIf):
             self.called = True
             if not set_to_none:
                 self.acted(type(owner).__name__)
+                places.note("set-to-none")
             return real(owner, set_to_none=True)
 
         return zero_grad
@@ -123,6 +124,7 @@ class BatchSizes(WhatIf):
         if new == size:
             return
         arguments["batch_size"] = new
+        places.note("batch_size")
         self._changed[id(dataset), new] = dataset
         self.acted(f"batch_size {size} of a DataLoader became {new}")
 
@@ -134,6 +136,7 @@ class BatchSizes(WhatIf):
         if new == size:
             return
         sampler.batch_size = new
+        places.note("batch_sampler")
         self.acted(f"batch_size {size} of a BatchSampler became {new}")
 
 
@@ -182,6 +185,7 @@ class MicroBatch(BatchSizes):
     def at_import(self):
         if self._command:
             self.acted(self._command)
+            places.detail(self.name, by_command=True)
         else:
             super().at_import()
         self._accumulate.at_import()
@@ -211,6 +215,7 @@ class Checkpoint(WhatIf):
         self._inside = threading.local()
         self._modules = {}  # id -> module
         self._seen = {}  # names of classes that ran
+        self._caches = {}  # names of arguments that the modules got, and not their recomputation
 
     def at_cuda_start(self):
         from torch.utils.checkpoint import checkpoint
@@ -229,7 +234,7 @@ class Checkpoint(WhatIf):
                 if id(module) not in self._modules:
                     self._modules[id(module)] = module
                     self.acted(type(module).__name__)
-                return checkpoint(functools.partial(run, module), *args, use_reentrant=False, **_without_caches(kwargs))
+                return checkpoint(functools.partial(run, module), *args, use_reentrant=False, **self._without_caches(kwargs))
 
             return call
 
@@ -250,6 +255,24 @@ class Checkpoint(WhatIf):
         number = modules.number(module)
         return number > 0 and bool(modules.names[number - 1]) and modules.names[number - 1] == self._wanted
 
+    def _without_caches(self, kwargs):
+        for name in _CACHES:
+            if kwargs.get(name) is not None:
+                kwargs[name] = None
+                self._caches[name] = True
+        return kwargs
+
+    def outcome(self):
+        self.safely(self._name_modules)
+        return super().outcome()
+
+    def _name_modules(self):
+        found = places.paths_of(list(self._modules.values())) if self._modules else None
+        if found:
+            model, paths = found
+            every = [path for path, module in model.named_modules() if type(module).__name__ == self._wanted]
+            places.detail(self.name, paths=paths, is_every_one=sorted(every) == sorted(paths), caches=list(self._caches))
+
     def did(self):
         if self.count:
             plural = "" if self.count == 1 else "s"
@@ -266,13 +289,6 @@ def _numbers(text):
         first, _, last = part.partition("-")
         out.update(range(int(first), int(last or first) + 1))
     return out
-
-
-def _without_caches(kwargs):
-    for name in _CACHES:
-        if kwargs.get(name) is not None:
-            kwargs[name] = None
-    return kwargs
 
 
 class Bf16(WhatIf):
@@ -356,6 +372,7 @@ class Attention(WhatIf):
             enable = getattr(cuda, f"enable_{backend}_sdp", None)
             if enable is not None:  # cuDNN's since 2.5
                 enable(name == self.argument)
+                places.detail(self.name, **{enable.__name__: name == self.argument})
         wrap(_torch.nn.functional, "scaled_dot_product_attention", self._attending)
 
     def _attending(self, real):

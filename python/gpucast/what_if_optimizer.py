@@ -2,6 +2,7 @@
 
 import inspect
 
+from . import places
 from .what_if_base import OfOptimizers, WhatIf, constructors_with, listed, wrap
 
 _SWITCHES = {
@@ -46,6 +47,7 @@ class Switches(WhatIf):
                 return real(*args, **kwargs)
             if changes:
                 self.acted(type(args[0]).__name__)
+                places.note(self.name)
             return result
 
         return construct
@@ -91,6 +93,7 @@ class _Replacing(WhatIf):
                 return object.__new__(kind)
             try:
                 other = self.other()
+                self._note_place(other, signature)
                 given = signature.bind(None, *args, **kwargs).arguments
                 taken = inspect.signature(other.__init__).parameters
                 optimizer = other(
@@ -103,6 +106,11 @@ class _Replacing(WhatIf):
             return optimizer  # of another class, so Python does not call replaced.__init__
 
         return make
+
+    def _note_place(self, other, signature):
+        taken = set(inspect.signature(other.__init__).parameters) - {"self", "foreach", "fused"}
+        places.note("optimizer")
+        places.note(self.name, other=other.__name__, taken=sorted(taken), parameters=list(signature.parameters)[1:])
 
     def did(self):
         return listed(self.subjects) if self.count else "the script makes no Adam and no AdamW of torch.optim"
@@ -131,13 +139,13 @@ class _OneEach(OfOptimizers):
     """Makes an optimizer like the script's for one parameter."""
 
     def one_for(self, optimizer, group, parameter):
-        OfOptimizers.making = True
+        OfOptimizers.making = places.making_own = True
         try:
             settings = {name: value for name, value in group.items() if name != "params"}
             required = {"lr": group["lr"]} if "lr" in group else {}
             return type(optimizer)([{**settings, "params": [parameter]}], **required)
         finally:
-            OfOptimizers.making = False
+            OfOptimizers.making = places.making_own = False
 
 
 class InBackward(_OneEach):

@@ -2,6 +2,7 @@
 
 import gc
 
+from . import places
 from .what_if_base import WhatIf, listed, wrap
 
 
@@ -57,7 +58,10 @@ class Bf16Weights(WhatIf):
 
     def _cast(self, value):
         torch = self.torch
-        return value.to(torch.bfloat16) if isinstance(value, torch.Tensor) and value.dtype == torch.float32 else value
+        if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+            return value
+        places.detail(self.name, casts_inputs=True)
+        return value.to(torch.bfloat16)
 
     def did(self):
         if self.count:

@@ -21,12 +21,13 @@
 #include "src/cli/subcommand.h"
 #include "src/report/text_writer.h"
 #include "src/search/advise.h"
+#include "src/search/patch.h"
 
 namespace gpucast::cli {
 namespace {
 
 struct AdviseCommand {
-  std::string gpu, allow, cache, steps, format = "text";
+  std::string gpu, allow, cache, steps, patch, format = "text";
   int64_t runs = 0;
   double seconds = 55;
   bool fresh = false;
@@ -88,12 +89,14 @@ void show_progress(const search::AdviseProgress& progress) {
 
 int advise_command(const AdviseCommand& options) {
   const search::AdviseQuestion question = question_of(options);
+  if (!options.patch.empty()) search::check_patch_path(options.patch);
   search::RunsOptions runs;
   runs.cache_folder = options.cache;
   runs.fresh = options.fresh;
   const bool terminal = isatty(STDERR_FILENO) == 1;
   try {
-    const Advice advice = search::advise(question, runs, show_progress);
+    Advice advice = search::advise(question, runs, show_progress);
+    if (!options.patch.empty()) advice.patches = search::write_patches(advice, options.patch);
     if (terminal) say("\r\x1b[K");
     std::fputs((options.format == "json" ? advice_json(advice) : advice_text(advice, colour_wanted())).c_str(), stdout);
     return advice.best ? kExitYes : kExitNo;
@@ -118,6 +121,8 @@ void declare_advise(Arguments& arguments) {
   arguments.option("--steps", &options->steps, "the optimizer steps of each run, as in `gpucast run`");
   arguments.option("--cache", &options->cache, "the folder in which runs are kept (default: the user's cache)");
   arguments.flag("--fresh", &options->fresh, "make every run again, without the cache");
+  arguments.option("--write-patch", &options->patch,
+                   "write the chosen change of the script as a patch to this file; to a folder, one for each point of the front");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("FILE", &options->file, "a capture whose command is run again; or, after --, the command");
   arguments.option("COMMAND", &options->more_words, "the rest of the command");

@@ -157,6 +157,8 @@ class Search {
     if (!out_.points.empty() && out_.points.front().sample_ns > 0 && point.sample_ns <= 0)
       return out_.left_out.push_back({name, "no whole step was observed: the script ends too early"});
     point.run = run_line(run.spec);
+    point.folder = analysis.facts->trace.header.folder;
+    point.places = analysis.facts->trace.process.places;
     MeasuredRun measured{run, p.device.request_bytes, persistent_bytes_of(p), 0, p.verdict, point.sample_ns};
     measured.dynamic_bytes = std::max<int64_t>(p.peak_reserved.bytes - measured.persistent_bytes, 1);
     if (out_.points.empty()) {

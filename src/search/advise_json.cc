@@ -25,6 +25,18 @@ Json point_json(const AdvisedPoint& point) {
               {"run", point.run}};
 }
 
+Json patch_json(const Patch& patch) {
+  Json out = {{"point", patch.point}, {"path", patch.path.empty() ? Json(nullptr) : Json(patch.path)}, {"folder", patch.folder}};
+  out["placed"] = patch.placed;
+  out["by_hand"] = Json::array();
+  for (const ByHand& by_hand : patch.by_hand) out["by_hand"].push_back({{"what_if", by_hand.what_if}, {"why", by_hand.why}});
+  out["command"] = command_json(patch.command);
+  out["files"] = Json::array();
+  for (const Patch::File& file : patch.files)
+    out["files"].push_back({{"name", file.name}, {"added_lines", file.added}, {"removed_lines", file.removed}});
+  return out;
+}
+
 }  // namespace
 
 std::string advice_json(const Advice& advice) {
@@ -42,6 +54,8 @@ std::string advice_json(const Advice& advice) {
   out["cached_runs"] = advice.cached_runs;
   out["stopped"] = advice.stopped;
   out["time_problem"] = advice.time_problem;
+  out["patches"] = Json::array();
+  for (const Patch& patch : advice.patches) out["patches"].push_back(patch_json(patch));
   return out.dump(2) + "\n";
 }
 

@@ -96,6 +96,39 @@ void write_left_out(const Advice& advice, TextWriter* out) {
   for (const LeftOut& left_out : advice.left_out) out->wrapped(fmt::format("  {}: ", left_out.what), printable(left_out.why), 2);
 }
 
+void write_patch_lines(const Advice& advice, const Patch& patch, TextWriter* out) {
+  const AdvisedPoint& point = advice.points[patch.point];
+  out->line();
+  if (patch.path.empty()) {
+    out->wrapped("No patch: ", "no line of the script is changed with certainty", 2);
+  } else {
+    out->line(out->bold("Patch: " + printable(patch.path)));
+    for (const Patch::File& file : patch.files)
+      out->format("  {}: {} lines added, {} removed", printable(file.name), file.added, file.removed);
+    out->wrapped("  makes: ", fmt::format("{}", fmt::join(patch.placed, ", ")));
+    out->wrapped("  apply it: ", fmt::format("cd {} && git apply {}, or patch -p1 < {}", printable(shell_quote({patch.folder})),
+                                             printable(shell_quote({patch.path})), printable(shell_quote({patch.path}))));
+  }
+  if (patch.other_command) out->wrapped("  run it as: ", printable(shell_quote(patch.command)));
+  if (!point.settings.empty()) out->wrapped("  with ", settings_to_write(point.settings));
+  for (const ByHand& by_hand : patch.by_hand)
+    out->wrapped(fmt::format("  by hand: {}: ", by_hand.what_if), printable(by_hand.why) + "; the change is above");
+}
+
+void write_patches_of(const Advice& advice, TextWriter* out) {
+  if (advice.patches.size() == 1) return write_patch_lines(advice, advice.patches.front(), out);
+  if (advice.patches.empty()) return;
+  out->line();
+  out->line(out->bold("Patches"));
+  for (const Patch& patch : advice.patches) {
+    const std::string name = name_of(advice.points[patch.point]);
+    std::string by_hand;
+    for (const ByHand& one : patch.by_hand) by_hand += (by_hand.empty() ? "; by hand: " : ", ") + one.what_if;
+    out->wrapped("  ", (patch.path.empty() ? "none for " + name : printable(patch.path)) + by_hand, 4);
+  }
+  out->line("  Each says what it changes, and how to apply and run it.");
+}
+
 }  // namespace
 
 std::string advice_text(const Advice& advice, bool colour) {
@@ -109,6 +142,7 @@ std::string advice_text(const Advice& advice, bool colour) {
   write_answer(advice, &out);
   write_front(advice, &out);
   write_left_out(advice, &out);
+  write_patches_of(advice, &out);
   out.line();
   out.format("{} runs{}", advice.runs + advice.cached_runs,
              advice.cached_runs > 0 ? fmt::format(", {} of them from the cache", advice.cached_runs) : "");

@@ -1,23 +1,15 @@
 #include "src/search/settings_file.h"
 
 #include <fmt/core.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
 
 #include "gpucast/error.h"
 #include "src/base/json.h"
-#include "src/base/read_file.h"
-#include "src/run/child_process.h"
-#include "src/run/program_path.h"
-#include "src/run/session_folder.h"
+#include "src/search/own_python.h"
 #include "src/search/run_key.h"
 
 namespace gpucast::search {
@@ -25,43 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The command's Python, else the one on PATH.
-std::string python_of(const std::vector<std::string>& command, const std::string& folder) {
-  const char* path = std::getenv("PATH");
-  const std::string name = fs::path(command.front()).filename().string();
-  const std::string wanted = name.starts_with("python") ? command.front() : "python3";
-  if (const auto found = run::resolve_program(wanted, path != nullptr ? path : "", folder)) return *found;
-  throw Error(fmt::format("no such command: '{}'", wanted), "", "settings files are read by Python: put it on PATH");
-}
-
-std::string output_of(const std::vector<std::string>& words) {
-  run::Pipe out = run::make_pipe();
-  run::Program program;
-  program.path = words.front();
-  program.words = words;
-  program.environment = run::own_environment();
-  program.folder = ".";
-  program.output = out.writer.get();
-  const pid_t pid = run::start_process(program);
-  out.writer.reset();
-  std::string text;
-  std::array<char, 4096> part;
-  for (ssize_t size = 0; (size = read(out.reader.get(), part.data(), part.size())) != 0;) {
-    if (size > 0) text.append(part.data(), static_cast<size_t>(size));
-    if (size < 0 && errno != EINTR) break;
-  }
-  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return text;
-}
-
 Json edit(const std::vector<std::string>& command, const std::string& folder, const char* action, const std::string& path,
           const std::vector<std::string>& more) {
-  std::vector<std::string> words = {python_of(command, folder), run::library_folder() + "/python/settings/edit.py", action,
-                                    (fs::absolute(folder) / path).string()};
+  std::vector<std::string> words = {action, (fs::absolute(folder) / path).string()};
   words.insert(words.end(), more.begin(), more.end());
-  const Json answer = Json::parse(output_of(words));
-  if (!answer.is_object()) throw Error("the settings file could not be read: its Python ended early", path, "try " + words.front());
+  const std::string python = python_of(command, folder, "settings files are read by Python: put it on PATH");
+  const Json answer = answer_of_python(python, "settings/edit.py", words);
+  if (!answer.is_object()) throw Error("the settings file could not be read: its Python ended early", path, "try " + python);
   if (answer.contains("problem")) {
     const int64_t line = answer.value("line", 0);
     throw Error(fmt::format("the settings file: {}", answer.value("problem", "")),

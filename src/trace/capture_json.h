@@ -54,6 +54,14 @@ inline std::string text_of(simdjson::simdjson_result<od::value> value) {
   return std::string(text);
 }
 
+// An object as it is written.
+inline std::string raw_text_of(simdjson::simdjson_result<od::value> value) {
+  od::object object;
+  std::string_view text;
+  if (value.get_object().get(object) != simdjson::SUCCESS || object.raw_json().get(text) != simdjson::SUCCESS) return "";
+  return std::string(text);
+}
+
 inline std::vector<int64_t> integers_of(simdjson::simdjson_result<od::value> value) {
   std::vector<int64_t> out;
   od::array numbers;

@@ -153,6 +153,7 @@ void read_process(Reading& reading, od::object object) {
     if (key == "cudnn_required") p.cudnn_required = text_of(value);
     if (key == "cudnn_asked") p.cudnn_asked = text_of(value);
     if (key == "cudnn_not_asked") p.cudnn_not_asked = text_of(value);
+    if (key == "places") p.places = raw_text_of(value);
     if (key == "what_if") read_what_ifs(value, &reading.trace.header.what_if);
   });
   if (!whole) reading.problem(Problem::bad_record, "'process'");

@@ -1,0 +1,205 @@
+"""Changes of the model: lines after it is made, before its optimizer is made, or around its forward."""
+
+import ast
+import os
+
+from job import is_name
+from source import ByHand
+
+_MOST_COLUMNS = 100
+
+
+class ModelPlace:
+    """Where in the user's files the model has a name and is complete."""
+
+    def __init__(self, source, name, path, last_binding, first_use, sites):
+        self.source = source
+        self.name = name  # "model", "self.model"
+        self.path = path  # in the model that runs; "" : the same, "module": what a wrapper holds
+        self.last_binding = last_binding  # the statement that gives it this name
+        self.first_use = first_use  # the statement of its forward, or the loop around that
+        self.sites = sites  # the call sites from here outwards
+
+    def insert_early(self, lines):
+        """After the model has its name; in the list of statements that the training is in."""
+        statements = self.source.siblings(self.first_use)
+        made = self.source.ancestor_in(statements, self.last_binding)
+        if made is None or made is self.first_use:
+            self.source.lines_before(self.first_use, lines)
+        else:
+            self.source.lines_after(made, lines)
+
+
+def model_place(job, paths=("",)):
+    """Of the model that has the modules `paths`. The outermost function first: it runs once."""
+    why = "no line of the script calls the model"
+    for note in job.of_kind("forward"):
+        for depth in reversed(range(len(note["sites"]))):
+            site = note["sites"][depth]
+            try:
+                source = job.source(site["file"])
+                names = [tuple(entry) for entry in site["names"]]
+                if depth == 0 and note["direct"] and not names:
+                    call = source.call_at(site)
+                    names = [(source.text_of(call.func), "")] if is_name(call.func) else []
+                for name, path in names:
+                    if all(f"{each}.".startswith(f"{path}." if path else "") for each in paths):
+                        return _checked(job, source, site, name, path, note["sites"][depth:])
+                where = f"{site['function']}() of {os.path.basename(site['file'])}" if site["function"] != "<module>" else "the script"
+                why = f"the model has no name in {where}" if not names else why
+            except ByHand as reason:
+                why = str(reason)
+    raise ByHand(why)
+
+
+def _checked(job, source, site, name, path, sites):
+    statement = source.statement_at(site)
+    scope = source.scope_of(statement)
+    bindings = [source.statement_of(node) for node in source.bindings(scope, name)]
+    function = f"{site['function']}() of {os.path.basename(site['file'])}"
+    if not bindings:
+        raise ByHand(f"{function} gets the model from elsewhere")
+    if not job.runs_once(sites[1:]):
+        raise ByHand(f"{function} is called in a loop")
+    loops = source.loops_around(statement)
+    first_use = loops[-1] if loops and isinstance(loops[-1], ast.stmt) else statement
+    # The model may be made and used in one list of statements only: a branch may not be taken.
+    if any(binding.end_lineno >= first_use.lineno for binding in bindings):
+        raise ByHand(f"{name} gets another value where the training runs")
+    return ModelPlace(source, name, path, max(bindings, key=lambda binding: binding.end_lineno), first_use, sites)
+
+
+# ---- recomputation ---------------------------------------------------------------------------------------------------------------
+
+
+def checkpoint(job, what_if, argument):
+    facts = job.details.get(what_if)
+    if not facts:
+        raise ByHand("its modules are not all parts of one model")
+    place = model_place(job, facts["paths"])
+    source, torch = place.source, place.source.torch()
+    source.add_import("torch.utils.checkpoint")
+    block = source.free_name("block")
+    paths = [path[len(place.path) + 1 :] if place.path else path for path in facts["paths"]]
+    kind = argument.partition("=")[0]
+    if facts["is_every_one"]:
+        head = [f"for {block} in {place.name}.modules():", f'    if type({block}).__name__ == "{kind}":']
+        indent = "        "
+    else:
+        head, indent = [*_for_each(source, paths), f"    {block} = {place.name}.get_submodule({source.free_name('path')})"], "    "
+    comment = f"# Recompute {'every' if facts['is_every_one'] else len(paths)} {kind} in backward instead of keeping what it computed."
+    if facts["caches"]:
+        recomputed = source.free_name("recomputed")
+        source.add_function(_without_caches(recomputed, facts["caches"]))
+        place.insert_early([comment, *head, f"{indent}{block}.forward = {recomputed}({block}.forward)"])
+        return
+    source.add_import("functools")
+    recompute = f"functools.partial(torch.utils.checkpoint.checkpoint, {block}.forward, use_reentrant=False)"
+    place.insert_early([comment, *head, f"{indent}{block}.forward = {recompute}"])
+    del torch
+
+
+def _for_each(source, paths):
+    """The head of a loop over paths of modules."""
+    path = source.free_name("path")
+    before = {each.rpartition(".")[0] for each in paths}
+    numbers = sorted(int(last) for last in (each.rpartition(".")[2] for each in paths) if last.isdigit())
+    if len(before) == 1 and numbers == list(range(numbers[0], numbers[0] + len(paths))) and len(paths) > 1:
+        prefix = before.pop()
+        begin = f"{numbers[0]}, " if numbers[0] else ""
+        return [f'for {path} in [f"{prefix + "." if prefix else ""}{{i}}" for i in range({begin}{numbers[-1] + 1})]:']
+    lines, line = [f"for {path} in ["], "    "
+    for each in paths:
+        if len(line) + len(each) + 4 > _MOST_COLUMNS:
+            lines.append(line.rstrip())
+            line = "    "
+        line += f'"{each}", '
+    return [*lines, line.rstrip(), "]:"]
+
+
+def _without_caches(name, caches):
+    return [
+        f"def {name}(forward):",
+        '    """The same, recomputed in backward. Without its cache: a recomputation would fill it a second time."""',
+        "",
+        "    def call(*args, **kwargs):",
+        *(f'        kwargs["{cache}"] = None' for cache in caches),
+        "        return torch.utils.checkpoint.checkpoint(forward, *args, use_reentrant=False, **kwargs)",
+        "",
+        "    return call",
+    ]
+
+
+# ---- precision -------------------------------------------------------------------------------------------------------------------
+
+
+def bf16(job, what_if, argument):
+    """The statements from the model's forward up to the backward of its loss, under autocast."""
+    backwards = job.of_kind("backward")
+    if len(backwards) != 1:
+        raise ByHand(f"{len(backwards) or 'no'} lines call backward()")
+    site = backwards[0]["sites"][0]
+    source = job.source(site["file"])
+    backward = source.statement_at(site)
+    statements = source.siblings(backward)
+    forwards = []
+    for note in job.of_kind("forward"):
+        for each in note["sites"]:
+            if (each["file"], each["first_line"]) == (site["file"], site["first_line"]):
+                forwards.append(source.ancestor_in(statements, source.statement_at(each)))
+    forwards = [statement for statement in forwards if statement is not None]
+    if not forwards:
+        raise ByHand("the model's forward and backward() are not in one block")
+    first = min(map(statements.index, forwards))
+    if first >= statements.index(backward):
+        raise ByHand(f"line {backward.lineno} has both the model's forward and backward()")
+    source.block(
+        statements[first],
+        statements[statements.index(backward) - 1],
+        f'with {source.torch()}.autocast("cuda", dtype={source.torch()}.bfloat16):',
+    )
+
+
+def bf16_weights(job, what_if, argument):
+    models = {note["about"] for note in job.of_kind("forward")}
+    if len(models) != 1:
+        raise ByHand(f"the script has {len(models)} models")
+    place = model_place(job)
+    source, torch = place.source, place.source.torch()
+    lines = ["# The weights in bfloat16, before the optimizer is made.", f"{place.name}.to({torch}.bfloat16)"]
+    if job.details.get(what_if, {}).get("casts_inputs"):
+        cast = source.free_name("inputs_to_bfloat16")
+        source.add_function(_cast(cast, torch))
+        lines.append(f"{place.name}.register_forward_pre_hook({cast}, with_kwargs=True)")
+    statement = _first_optimizer(job, place)
+    source.lines_before(statement, lines)
+
+
+def _first_optimizer(job, place):
+    """The statement during which the first optimizer is made, in the function in which the model has its name."""
+    here = place.sites[0]
+    for site in (site for note in job.of_kind("optimizer")[:1] for site in note["sites"]):
+        if (site["file"], site["first_line"]) == (here["file"], here["first_line"]):
+            statement = place.source.statement_at(site)
+            if statement.lineno > place.last_binding.end_lineno and not place.source.loops_around(statement):
+                return statement
+    raise ByHand("the optimizer is not made where the model has its name")
+
+
+def _cast(name, torch):
+    return [
+        f"def {name}(module, args, kwargs):",
+        "    def cast(value):",
+        f"        return value.to({torch}.bfloat16) if isinstance(value, {torch}.Tensor) and value.dtype == {torch}.float32 else value",
+        "",
+        "    return tuple(cast(value) for value in args), {name: cast(value) for name, value in kwargs.items()}",
+    ]
+
+
+# ---- attention -------------------------------------------------------------------------------------------------------------------
+
+
+def attention(job, what_if, argument):
+    source = job.source(job.main)
+    torch = source.torch()
+    source.after_imports([f"{torch}.backends.cuda.{name}({on})" for name, on in job.details[what_if].items()])

@@ -37,7 +37,7 @@ def micro_batch(job, what_if, argument):
     if not steps:
         raise ByHand("no line of the script calls the optimizer's step")
     counter = source.free_name("micro_batch")
-    source.lines_before(loops[-1], [f"{counter} = 0  # {parts} of them are a batch"])
+    source.lines_before(loops[-1], [f"{counter} = 0  # the optimizer steps after each {parts} of them"])
     source.lines_after(backward, [f"{counter} += 1"])
     for first, last in _runs(source, gated):
         if isinstance(first, ast.Assign):

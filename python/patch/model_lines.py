@@ -77,17 +77,18 @@ def checkpoint(job, what_if, argument):
     if not facts:
         raise ByHand("its modules are not all parts of one model")
     place = model_place(job, facts["paths"])
-    source, torch = place.source, place.source.torch()
+    source = place.source
     source.add_import("torch.utils.checkpoint")
-    block = source.free_name("block")
+    block = source.free_name("block", "layer", "module", "recomputed_module")
     paths = [path[len(place.path) + 1 :] if place.path else path for path in facts["paths"]]
     kind = argument.partition("=")[0]
     if facts["is_every_one"]:
         head = [f"for {block} in {place.name}.modules():", f'    if type({block}).__name__ == "{kind}":']
         indent = "        "
     else:
-        head, indent = [*_for_each(source, paths), f"    {block} = {place.name}.get_submodule({source.free_name('path')})"], "    "
-    comment = f"# Recompute {'every' if facts['is_every_one'] else len(paths)} {kind} in backward instead of keeping what it computed."
+        head, indent = [*_for_each(source, paths), f"    {block} = {place.name}.get_submodule({_path_name(source)})"], "    "
+    which = f"every {kind}" if facts["is_every_one"] else f"{len(paths)} module{'s' if len(paths) > 1 else ''} ({kind})"
+    comment = f"# Recompute {which} in backward instead of keeping activations."
     if facts["caches"]:
         recomputed = source.free_name("recomputed")
         source.add_function(_without_caches(recomputed, facts["caches"]))
@@ -96,18 +97,24 @@ def checkpoint(job, what_if, argument):
     source.add_import("functools")
     recompute = f"functools.partial(torch.utils.checkpoint.checkpoint, {block}.forward, use_reentrant=False)"
     place.insert_early([comment, *head, f"{indent}{block}.forward = {recompute}"])
-    del torch
+
+
+def _path_name(source):
+    return source.free_name("path", "block_path", "module_path")
 
 
 def _for_each(source, paths):
     """The head of a loop over paths of modules."""
-    path = source.free_name("path")
+    path = _path_name(source)
     before = {each.rpartition(".")[0] for each in paths}
     numbers = sorted(int(last) for last in (each.rpartition(".")[2] for each in paths) if last.isdigit())
     if len(before) == 1 and numbers == list(range(numbers[0], numbers[0] + len(paths))) and len(paths) > 1:
         prefix = before.pop()
         begin = f"{numbers[0]}, " if numbers[0] else ""
         return [f'for {path} in [f"{prefix + "." if prefix else ""}{{i}}" for i in range({begin}{numbers[-1] + 1})]:']
+    on_one_line = f"for {path} in [{', '.join(map(_quoted, paths))}]:"
+    if len(on_one_line) <= _MOST_COLUMNS:
+        return [on_one_line]
     lines, line = [f"for {path} in ["], "    "
     for each in paths:
         if len(line) + len(each) + 4 > _MOST_COLUMNS:
@@ -115,6 +122,10 @@ def _for_each(source, paths):
             line = "    "
         line += f'"{each}", '
     return [*lines, line.rstrip(), "]:"]
+
+
+def _quoted(path):
+    return f'"{path}"'
 
 
 def _without_caches(name, caches):

@@ -109,10 +109,12 @@ class Source:
                 waiting.extend(ast.iter_child_nodes(node))
         return found
 
-    def free_name(self, wanted):
-        while wanted in self._words:
-            wanted += "_"
-        return wanted
+    def free_name(self, *wanted):
+        """The first of these names that the file does not use."""
+        name = next((name for name in wanted if name not in self._words), wanted[0])
+        while name in self._words:
+            name += "_"
+        return name
 
     # ---- editing -----------------------------------------------------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class Source:
         for node in self.tree.body:
             if isinstance(node, ast.Import) and any(alias.name == module and not alias.asname for alias in node.names):
                 return
-        self._after_imports(f"import {module}", first=True)
+        self._after_imports(f"import {module}")
 
     def add_function(self, lines):
         self._after_imports("\n".join(["", "", *lines]))
@@ -177,8 +179,8 @@ class Source:
         for line in lines:
             self._after_imports(line)
 
-    def _after_imports(self, text, first=False):
-        """Right after the imports at the top. A text that is there already is not added again."""
+    def _after_imports(self, text):
+        """Right after the imports at the top, more imports first. A text that is there already is not added again."""
         last = None
         for place, node in enumerate(self.tree.body):
             docstring = place == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -189,8 +191,9 @@ class Source:
             self._alone(last, last)
         added = self._after[last.end_lineno if last is not None else 0]
         if text not in added:
-            imports = sum(line.startswith("import ") for line in added)
-            added.insert(imports if first else len(added), text)
+            added.append(text)
+            imports = sorted(line for line in added if line.startswith("import "))
+            added[:] = imports + [line for line in added if not line.startswith("import ")]
 
     def _indent(self, statement):
         return self.lines[statement.lineno - 1].encode()[: statement.col_offset].decode()

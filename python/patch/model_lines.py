@@ -12,16 +12,18 @@ _MOST_COLUMNS = 100
 class ModelPlace:
     """Where in the user's files the model has a name and is complete."""
 
-    def __init__(self, source, name, path, last_binding, first_use, sites):
+    def __init__(self, source, name, path, last_binding, first_use=None):
         self.source = source
         self.name = name  # "model", "self.model"
-        self.path = path  # in the model that runs; "" : the same, "module": what a wrapper holds
+        self.path = path  # in the model that runs; "": the same, "module": what a wrapper holds
         self.last_binding = last_binding  # the statement that gives it this name
-        self.first_use = first_use  # the statement of its forward, or the loop around that
-        self.sites = sites  # the call sites from here outwards
+        self.first_use = first_use  # the statement of its forward, or the loop around that; None: in another function
 
     def insert_early(self, lines):
         """After the model has its name; in the list of statements that the training is in."""
+        if self.first_use is None:
+            self.source.lines_after(self.last_binding, lines)
+            return
         statements = self.source.siblings(self.first_use)
         made = self.source.ancestor_in(statements, self.last_binding)
         if made is None or made is self.first_use:
@@ -44,7 +46,7 @@ def model_place(job, paths=("",)):
                     names = [(source.text_of(call.func), "")] if is_name(call.func) else []
                 for name, path in names:
                     if all(f"{each}.".startswith(f"{path}." if path else "") for each in paths):
-                        return _checked(job, source, site, name, path, note["sites"][depth:])
+                        return _named_here(job, source, site, name, path, note["sites"][depth + 1 :])
                 where = f"{site['function']}() of {os.path.basename(site['file'])}" if site["function"] != "<module>" else "the script"
                 why = f"the model has no name in {where}" if not names else why
             except ByHand as reason:
@@ -52,21 +54,33 @@ def model_place(job, paths=("",)):
     raise ByHand(why)
 
 
-def _checked(job, source, site, name, path, sites):
+def _named_here(job, source, site, name, path, outer_sites):
     statement = source.statement_at(site)
     scope = source.scope_of(statement)
     bindings = [source.statement_of(node) for node in source.bindings(scope, name)]
     function = f"{site['function']}() of {os.path.basename(site['file'])}"
+    if not bindings and name.startswith("self."):
+        return _named_in_class(source, scope, name, path)
     if not bindings:
         raise ByHand(f"{function} gets the model from elsewhere")
-    if not job.runs_once(sites[1:]):
+    if not job.runs_once(outer_sites):
         raise ByHand(f"{function} is called in a loop")
     loops = source.loops_around(statement)
     first_use = loops[-1] if loops and isinstance(loops[-1], ast.stmt) else statement
     # The model may be made and used in one list of statements only: a branch may not be taken.
     if any(binding.end_lineno >= first_use.lineno for binding in bindings):
         raise ByHand(f"{name} gets another value where the training runs")
-    return ModelPlace(source, name, path, max(bindings, key=lambda binding: binding.end_lineno), first_use, sites)
+    return ModelPlace(source, name, path, max(bindings, key=lambda binding: binding.end_lineno), first_use)
+
+
+def _named_in_class(source, method, name, path):
+    """An attribute that one statement of the class's constructor makes."""
+    owner = source.scope_of(method)
+    methods = [node for node in owner.body if isinstance(node, ast.FunctionDef)] if isinstance(owner, ast.ClassDef) else []
+    bindings = [(each.name, source.statement_of(node)) for each in methods for node in source.bindings(each, name)]
+    if len(bindings) != 1 or bindings[0][0] != "__init__" or source.loops_around(bindings[0][1]):
+        raise ByHand(f"{name} gets its value in {len(bindings)} lines of the class")
+    return ModelPlace(source, name, path, bindings[0][1])
 
 
 # ---- recomputation ---------------------------------------------------------------------------------------------------------------
@@ -188,11 +202,12 @@ def bf16_weights(job, what_if, argument):
 
 def _first_optimizer(job, place):
     """The statement during which the first optimizer is made, in the function in which the model has its name."""
-    here = place.sites[0]
+    source, made = place.source, place.last_binding
     for site in (site for note in job.of_kind("optimizer")[:1] for site in note["sites"]):
-        if (site["file"], site["first_line"]) == (here["file"], here["first_line"]):
-            statement = place.source.statement_at(site)
-            if statement.lineno > place.last_binding.end_lineno and not place.source.loops_around(statement):
+        if site["file"] == source.path:
+            statement = source.statement_at(site)
+            after = statement.lineno > made.end_lineno and source.scope_of(statement) is source.scope_of(made)
+            if after and not source.loops_around(statement):
                 return statement
     raise ByHand("the optimizer is not made where the model has its name")
 
@@ -213,4 +228,5 @@ def _cast(name, torch):
 def attention(job, what_if, argument):
     source = job.source(job.main)
     torch = source.torch()
-    source.after_imports([f"{torch}.backends.cuda.{name}({on})" for name, on in job.details[what_if].items()])
+    switches = [f"{torch}.backends.cuda.{name}({on})" for name, on in job.details[what_if].items()]
+    source.after_imports([f"# Attention has the {argument} kernel only.", *switches])

@@ -173,14 +173,13 @@ class Source:
         self._after_imports(f"import {module}")
 
     def add_function(self, lines):
-        self._after_imports("\n".join(["", "", *lines]))
+        self._after_imports("\n".join(["\n", *lines]))
 
     def after_imports(self, lines):
-        for line in lines:
-            self._after_imports(line)
+        self._after_imports("\n".join(lines))
 
     def _after_imports(self, text):
-        """Right after the imports at the top, more imports first. A text that is there already is not added again."""
+        """Right after the imports at the top: more imports, lines, functions. A text that is there already is not added again."""
         last = None
         for place, node in enumerate(self.tree.body):
             docstring = place == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -192,8 +191,7 @@ class Source:
         added = self._after[last.end_lineno if last is not None else 0]
         if text not in added:
             added.append(text)
-            imports = sorted(line for line in added if line.startswith("import "))
-            added[:] = imports + [line for line in added if not line.startswith("import ")]
+            added.sort(key=lambda each: (each.startswith("\n"), not each.startswith("import "), each if each.startswith("import ") else ""))
 
     def _indent(self, statement):
         return self.lines[statement.lineno - 1].encode()[: statement.col_offset].decode()

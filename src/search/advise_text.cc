@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "gpucast/advise.h"
 #include "src/base/bytes.h"
@@ -96,23 +97,34 @@ void write_left_out(const Advice& advice, TextWriter* out) {
   for (const LeftOut& left_out : advice.left_out) out->wrapped(fmt::format("  {}: ", left_out.what), printable(left_out.why), 2);
 }
 
+// The lines to paste, from the folder in which the user is.
+void write_steps(const Patch& patch, const std::string& gpu, TextWriter* out) {
+  std::error_code error;
+  const bool is_here = std::filesystem::equivalent(patch.folder, ".", error);
+  const std::string path = is_here ? patch.path : std::filesystem::absolute(patch.path, error).string();
+  out->line("  apply it, then see what it needs:");
+  if (!is_here) out->format("    cd {}", printable(shell_quote({patch.folder})));
+  out->format("    git apply {}", printable(shell_quote({path})));
+  out->format("    gpucast run --gpu {} -- {}", gpu, printable(shell_quote(patch.command)));
+}
+
 void write_patch_lines(const Advice& advice, const Patch& patch, TextWriter* out) {
   const AdvisedPoint& point = advice.points[patch.point];
   out->line();
   if (patch.path.empty()) {
-    out->wrapped("No patch: ", "no line of the script is changed with certainty", 2);
+    out->line(out->bold("No patch: no line of the script is changed with certainty."));
+    if (patch.other_command) out->wrapped("  run it as: ", printable(shell_quote(patch.command)));
   } else {
-    out->line(out->bold("Patch: " + printable(patch.path)));
+    std::string files;
     for (const Patch::File& file : patch.files)
-      out->format("  {}: {} lines added, {} removed", printable(file.name), file.added, file.removed);
+      files += fmt::format("{}{}: +{} -{}", files.empty() ? "" : ", ", printable(file.name), file.added, file.removed);
+    out->format("{} ({})", out->bold("Patch: " + printable(patch.path)), files);
     out->wrapped("  makes: ", fmt::format("{}", fmt::join(patch.placed, ", ")));
-    out->wrapped("  apply it: ", fmt::format("cd {} && git apply {}, or patch -p1 < {}", printable(shell_quote({patch.folder})),
-                                             printable(shell_quote({patch.path})), printable(shell_quote({patch.path}))));
   }
-  if (patch.other_command) out->wrapped("  run it as: ", printable(shell_quote(patch.command)));
   if (!point.settings.empty()) out->wrapped("  with ", settings_to_write(point.settings));
   for (const ByHand& by_hand : patch.by_hand)
-    out->wrapped(fmt::format("  by hand: {}: ", by_hand.what_if), printable(by_hand.why) + "; the change is above");
+    out->wrapped(fmt::format("  by hand: {}: ", by_hand.what_if), fmt::format("{} (the change is above)", printable(by_hand.why)));
+  if (!patch.path.empty()) write_steps(patch, advice.gpu_id, out);
 }
 
 void write_patches_of(const Advice& advice, TextWriter* out) {

@@ -1,7 +1,9 @@
 """`gpucast advise --write-patch`: the patched script needs the same memory as the run under what-ifs, to the byte, or the report says what to
 change by hand."""
 
+import hashlib
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -66,8 +68,8 @@ def test_several_changes_in_one_patch(gpucast):
     assert patched.answer["files"] == [{"name": "train.py", "added": 17, "removed": 6}]
 
 
-def test_a_batch_option_and_an_optimizer_for_each_parameter(gpucast):
-    what_ifs = ("micro-batch:2", "bf16-weights", "offload-optimizer", "checkpoint:Block")
+def test_a_batch_option_and_another_optimizer(gpucast):
+    what_ifs = ("micro-batch:2", "bf16-weights", "factored-optimizer", "checkpoint:Block")
     patched = Patched(gpucast, SCRIPT, *what_ifs, arguments=["--batch-size", "512"], apply=("patch", "-p1", "-i"))
     assert patched.by_hand == {}
     assert "batch_size=batch)" in patched.script
@@ -199,3 +201,138 @@ def test_a_loop_in_a_library(gpucast):
     assert patched.answer["placed"] == ["checkpoint:Block=0"]
     assert set(patched.by_hand) == {"micro-batch:2", "fused", "bf16", "optimizer-in-backward"}
     assert patched.by_hand["fused"].startswith("a library calls it, from line")
+
+
+def test_a_script_that_is_no_file(gpucast):
+    what_ifs = ("checkpoint:Block", "fused")
+    words = [word for name in what_ifs for word in ("--what-if", name)]
+    done = gpucast("", *words, command=[sys.executable, "-c", SCRIPT])
+    assert done.code == 0, done.err
+    places = done.capture.one("process")["places"]
+    job = {"places": places, "what_ifs": what_ifs, "folder": str(gpucast.job), "output": str(gpucast.job / "out.patch"), "header": []}
+    assert written(job) == {"placed": [], "by_hand": [{"what_if": name, "why": "the script is no file"} for name in what_ifs], "files": []}
+    assert not (gpucast.job / "out.patch").exists()
+
+
+def written(job):
+    path = Path(job["folder"]) / "job.json"
+    path.write_text(json.dumps(job))
+    return json.loads(subprocess.run([sys.executable, WRITE, path], capture_output=True, text=True, timeout=60, check=True).stdout)
+
+
+def job_of(path, line, kind="fused"):
+    """As a run records an optimizer that is made in this line, without columns: Python before 3.11."""
+    site = {"file": str(path), "function": "<module>", "first_line": 1, "line": line, "names": []}
+    note = {"kind": kind, "direct": True, "count": 1, "about": 0, "sites": [site]}
+    files = {str(path): hashlib.sha256(path.read_bytes()).hexdigest()}
+    places = {"python": sys.executable, "main": str(path), "is_complete": True, "files": files, "notes": [note], "what_ifs": {}}
+    return {"places": places, "what_ifs": [kind], "folder": str(path.parent), "output": str(path.parent / "out.patch"), "header": ["first"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("o = torch.optim.AdamW(p)", "o = torch.optim.AdamW(p, fused=True)"),
+        ("o = AdamW(p, foreach=True,)  # all", "o = AdamW(p, foreach=None, fused=True,)  # all"),
+        ("o = AdamW(q for q in p)", "o = AdamW((q for q in p), fused=True)"),
+        ("o = AdamW(p, lr=(1e-4))", "o = AdamW(p, lr=(1e-4), fused=True)"),
+        ("o = AdamW(p, fused=x and 'é')", "o = AdamW(p, fused=True)"),
+        ("o = AdamW(params=p); x = 1", "o = AdamW(params=p, fused=True); x = 1"),
+        ("o = AdamW(p, **settings)", "line 1 hands over arguments with *"),
+        ("o = AdamW(p, [AdamW(q)])", "line 1 has no single call that could be meant"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_calls_as_people_write_them(tmp_path, before, after, end):
+    script = tmp_path / "train.py"
+    script.write_bytes(f"{before}{end}".encode())
+    job = job_of(script, 1)
+    answer = written(job)
+    if after.startswith("line"):
+        assert answer["by_hand"] == [{"what_if": "fused", "why": after}]
+        return
+    assert answer["placed"] == ["fused"], answer
+    subprocess.run(["git", "apply", "out.patch"], cwd=tmp_path, check=True)
+    assert script.read_bytes() == f"{after}{end}".encode()
+
+
+def test_a_script_that_was_changed_since(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("o = AdamW(p)\n")
+    job = job_of(script, 1)
+    script.write_text("o = AdamW(p, 1)\n")
+    assert written(job) == {
+        "problem": "the file was changed since the run",
+        "where": str(script),
+        "to_do": "ask again: runs of a changed script are made anew",
+    }
+
+
+def test_an_output_that_cannot_be_written(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("o = AdamW(p)\n")
+    (tmp_path / "folder").mkdir()
+    answer = written({**job_of(script, 1), "output": str(tmp_path / "folder")})
+    assert answer["problem"] == "the patch cannot be written: Is a directory"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("missing/out.patch", "the patch cannot be written: no file that we may write to"),
+        ("train.py", "the file is there, and it is no patch of gpucast advise"),
+        ("train.py/", "the patches cannot be written: no folder that we may write to"),
+    ],
+)
+def test_wrong_outputs_are_said_before_the_search(gpucast_bin, tmp_path, path, said):
+    (tmp_path / "train.py").write_text("raise SystemExit('it ran')\n")
+    words = [gpucast_bin, "advise", "--gpu", "rtx3060", "--write-patch", path, "--", sys.executable, "train.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert said in done.stderr and path in done.stderr and "it ran" not in done.stderr
+    assert (tmp_path / "train.py").read_text() == "raise SystemExit('it ran')\n"
+
+
+@pytest.fixture
+def advise(gpucast_bin, tmp_path):
+    def run(script, *words, arguments=()):
+        (tmp_path / "train.py").write_text(script)
+        command = [gpucast_bin, "advise", "--gpu", "rtx3060", *words, "--format", "json", "--", sys.executable, "train.py", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "train.py").read_text() == script
+        return json.loads(done.stdout)
+
+    return run
+
+
+def needs_what_the_point_says(gpucast_bin, folder, patch, point):
+    subprocess.run(["git", "apply", patch["path"]], cwd=folder, check=True)
+    words = [gpucast_bin, "run", "--gpu", "rtx3060", "--format", "json", "--", *patch["command"]]
+    report = json.loads(subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=240).stdout)
+    assert report["peak"]["reserved_bytes"] == point["peak_reserved_bytes"]
+    assert report["device"]["expected_bytes"] == point["device_expected_bytes"]
+    assert report["what_if"] == []
+
+
+@pytest.mark.slow
+def test_the_best_as_a_patch(advise, gpucast_bin, tmp_path):
+    script = SCRIPT.replace("torch.zeros(4 * batch, 64)", "torch.zeros(4 * batch, 2048, 64)").replace("model(x)", "model(x).mean(1)")
+    advice = advise(script, "--runs", "4", "--write-patch", "out.patch", arguments=["--batch-size", "64"])
+    (patch,) = advice["patches"]
+    point = advice["points"][patch["point"]]
+    assert patch["point"] == advice["best"] and patch["path"] == "out.patch" and patch["by_hand"] == []
+    first, figures, _, run, *_ = (tmp_path / "out.patch").read_text().splitlines()
+    assert first == f"gpucast advise: {', '.join(point['what_ifs'])}, on rtx3060"
+    assert figures.endswith(f"{point['samples_per_s']:.4g} samples/s") and run == f"run it as: {shlex.join(patch['command'])}"
+    needs_what_the_point_says(gpucast_bin, tmp_path, patch, point)
+
+
+def test_a_patch_for_each_point_of_the_front(advise, gpucast_bin, tmp_path):
+    advice = advise(SCRIPT, "--runs", "2", "--write-patch", "patches/", arguments=["--batch-size", "1024"])
+    front = [place for place, point in enumerate(advice["points"]) if point["on_front"] and point["what_ifs"]]
+    assert [patch["point"] for patch in advice["patches"]] == front
+    (patch,) = [patch for patch in advice["patches"] if patch["path"] == "patches/micro-batch-2.patch"]
+    assert patch["placed"] == ["micro-batch:2"] and patch["command"][-1] == "512"
+    assert patch["files"] == [{"name": "train.py", "added_lines": 7, "removed_lines": 3}]
+    needs_what_the_point_says(gpucast_bin, tmp_path, patch, advice["points"][patch["point"]])

@@ -2,7 +2,7 @@
 
 import math
 
-from . import process
+from . import places, process
 from .what_if_base import WhatIf, wrap
 
 _MANY_OUTPUTS = 4  # times its inputs: a Linear with more outputs may make logits; modules inside a model make fewer
@@ -27,6 +27,7 @@ class ChunkedLoss(WhatIf):
                 if process.state != process.ARMED or process.is_compiling() or not self.safely(self._wants, module, inputs):
                     return real(module, inputs)
                 self._made = True
+                places.note("head")
                 return lazy_logits(_Head(self, module), inputs)
 
             return forward
@@ -54,6 +55,7 @@ class ChunkedLoss(WhatIf):
         chunks = zip(logits.inputs.chunk(self._chunks), target.chunk(self._chunks))
         total = sum(checkpoint(loss_of, inputs, some, use_reentrant=False) for inputs, some in chunks)
         self.count += 1
+        places.note(self.name)
         return total if reduction == "sum" else total / (target != ignore_index).sum()
 
     def needs_whole(self, what):

@@ -2,7 +2,7 @@
 
 import ast
 
-from optimizer_lines import _keywords
+from optimizer_lines import keywords
 from source import ByHand
 
 
@@ -59,7 +59,7 @@ def _divide_batch(job, parts):
         raise ByHand("no DataLoader of the script has a batch_size of its own")
     for note in notes:
         source, call = job.call(note)
-        given = _keywords(call)
+        given = keywords(call)
         value = given["batch_size"].value if "batch_size" in given else call.args[1] if len(call.args) > 1 else None
         if value is None:
             raise ByHand(f"line {call.lineno} names no batch_size")

@@ -15,7 +15,7 @@ def switches(job, what_if, argument):
         raise ByHand("no line of the script gives the optimizer this argument")
     for note in notes:
         source, call = job.call(note)
-        given = _keywords(call)
+        given = keywords(call)
         if other in given:
             source.replace(given[other].value, str(other_value))
         if name in given:
@@ -27,7 +27,7 @@ def switches(job, what_if, argument):
 def set_to_none(job, what_if, argument):
     for note in job.of_kind(what_if):
         source, call = job.call(note, ["zero_grad"])
-        given = _keywords(call)
+        given = keywords(call)
         value = given["set_to_none"].value if "set_to_none" in given else call.args[0] if len(call.args) == 1 else None
         if value is None:
             raise ByHand(f"line {call.lineno} does not say set_to_none")
@@ -57,7 +57,7 @@ def _after_parentheses(source, node, call):
     return column
 
 
-def _keywords(call):
+def keywords(call):
     if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(value, ast.Starred) for value in call.args):
         raise ByHand(f"line {call.lineno} hands over arguments with *")
     return {keyword.arg: keyword for keyword in call.keywords}
@@ -72,7 +72,7 @@ def other_optimizer(job, what_if, argument):
         raise ByHand("no line of the script makes the optimizer")
     for note in notes:
         source, call = job.call(note)
-        given = _keywords(call)
+        given = keywords(call)
         for place, value in enumerate(call.args[1:], 1):
             if note["parameters"][place] not in note["taken"]:
                 raise ByHand(f"line {call.lineno} hands over {note['parameters'][place]}, which {note['other']} does not have")

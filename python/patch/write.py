@@ -12,6 +12,7 @@ import os
 import sys
 
 import loop_lines
+import loss_lines
 import model_lines
 import optimizer_lines
 from job import Job, Problem
@@ -30,6 +31,7 @@ _CHANGES = {
     "factored-optimizer": optimizer_lines.other_optimizer,
     "optimizer-in-backward": optimizer_lines.in_backward,
     "offload-optimizer": optimizer_lines.offload,
+    "chunked-loss": loss_lines.chunked_loss,
     "half-batch": loop_lines.half_batch,
     "micro-batch": loop_lines.micro_batch,
 }

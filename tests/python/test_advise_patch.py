@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_run_what_if import BY_HAND, SCRIPT, edited, history, peak
+from test_run_what_if import BY_HAND, LANGUAGE, SCRIPT, edited, history, peak
 
 pytestmark = pytest.mark.once
 
@@ -201,6 +201,27 @@ def test_a_loop_in_a_library(gpucast):
     assert patched.answer["placed"] == ["checkpoint:Block=0"]
     assert set(patched.by_hand) == {"micro-batch:2", "fused", "bf16", "optimizer-in-backward"}
     assert patched.by_hand["fused"].startswith("a library calls it, from line")
+
+
+AUTOCAST = [("    loss = model(ids, ids)\n", "    with torch.autocast('cuda', dtype=torch.bfloat16):\n        loss = model(ids, ids)\n")]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [],
+        [("logits = self.head(hidden)\n", "logits = self.head(hidden).float()\n")],
+        [("logits.shape[-1]", "8000"), ("logits[..., :-1, :].", "logits[..., :-1, :].float().")],
+        [("        logits = self.head(hidden)\n", ""), ("logits[..., :-1, :].reshape(-1, logits.shape[-1])", "self.head(hidden)[..., :-1, :].reshape(-1, 8000)")],
+    ],
+)
+def test_a_loss_in_chunks(gpucast, pairs):
+    patched = Patched(gpucast, edited([*AUTOCAST, *pairs], LANGUAGE), "chunked-loss:4")
+    if "self.head(hidden).float()" in str(pairs):
+        assert patched.by_hand == {"chunked-loss:4": "line 15 has another form than logits = head(hidden)"}
+        return
+    assert patched.by_hand == {}
+    assert peak(patched.run().report) == peak(patched.under_what_ifs.report)
 
 
 def test_a_script_that_is_no_file(gpucast):

@@ -45,7 +45,7 @@ struct Patch {
   std::vector<File> files;
   std::vector<std::string> placed;   // what-ifs
   std::vector<std::string> command;  // of the patched script
-  bool other_command = false;        // `command` is not the one that was asked for
+  bool other_command = false;        // than the command of the search
   std::vector<ByHand> by_hand;
 };
 

@@ -271,7 +271,7 @@ class Checkpoint(WhatIf):
         if found:
             model, paths = found
             every = [path for path, module in model.named_modules() if type(module).__name__ == self._wanted]
-            places.detail(self.name, paths=paths, is_every_one=sorted(every) == sorted(paths), caches=list(self._caches))
+            places.detail(self.name, model=id(model), paths=paths, is_every_one=sorted(every) == sorted(paths), caches=list(self._caches))
 
     def did(self):
         if self.count:

@@ -61,7 +61,7 @@ class Job:
     def call(self, note, names=None):
         """(source, call) of the innermost line of the user that did it."""
         if not note["direct"]:
-            raise ByHand(f"a library calls it, from line {note['sites'][0]['line']} of {os.path.basename(note['sites'][0]['file'])}")
+            raise ByHand(f"a library does it, from line {note['sites'][0]['line']} of {os.path.basename(note['sites'][0]['file'])}")
         site = note["sites"][0]
         source = self.source(site["file"])
         return source, source.call_at(site, names)

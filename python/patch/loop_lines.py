@@ -41,7 +41,9 @@ def micro_batch(job, what_if, argument):
     source.lines_after(backward, [f"{counter} += 1"])
     for first, last in _runs(source, gated):
         if isinstance(first, ast.Assign):
-            source.insert(first.value.end_lineno, first.value.end_col_offset, f" if {counter} % {parts} == 0 else {source.torch()}.zeros(())")
+            source.insert(
+                first.value.end_lineno, first.value.end_col_offset, f" if {counter} % {parts} == 0 else {source.torch()}.zeros(())"
+            )
         else:
             source.block(first, last, f"if {counter} % {parts} == 0:")
 
@@ -94,7 +96,9 @@ def _statement(job, source, backward, note):
             raise ByHand(f"line {statement.lineno} must run once for the whole batch, and does more than that")
         return statement
     if note["kind"] != "once_a_step" or any(_in_loop_of(job, source, backward, each) for each in note["sites"][1:]):
-        raise ByHand(f"line {site['line']} of {site['function']}() must run once for the whole batch, and is in another function than backward()")
+        raise ByHand(
+            f"line {site['line']} of {site['function']}() must run once for the whole batch, and is in another function than backward()"
+        )
     return None
 
 
@@ -102,7 +106,9 @@ def _in_loop_of(job, source, backward, site):
     if site["file"] != source.path:
         return False
     statement = source.statement_at(site)
-    return source.scope_of(statement) is source.scope_of(backward) and source.loops_around(statement)[:1] == source.loops_around(backward)[:1]
+    return (
+        source.scope_of(statement) is source.scope_of(backward) and source.loops_around(statement)[:1] == source.loops_around(backward)[:1]
+    )
 
 
 def _runs(source, statements):

@@ -2,9 +2,10 @@
 
 import ast
 
-from job import is_name
-from optimizer_lines import keywords, add_keyword
+from optimizer_lines import add_keyword, keywords
 from source import ByHand
+
+from job import is_name
 
 _VIEWS = ("view", "reshape", "flatten", "contiguous", "float")
 _SETTINGS = ("target", "ignore_index", "reduction", "label_smoothing")
@@ -23,10 +24,7 @@ def chunked_loss(job, what_if, argument):
     if not loss.args or set(keywords(loss)) - set(_SETTINGS) or len(loss.args) > 2:
         raise ByHand(f"line {loss.lineno} has another form than cross_entropy(logits, targets)")
     base, views = _views_of(loss.args[0])
-    if base is head:
-        inputs = None
-    else:
-        inputs = _rename_logits(source, head, loss, base)
+    inputs = None if base is head else _rename_logits(source, head, loss, base)
     _take_out(source, head)
     upcast = False
     for view in views:
@@ -86,7 +84,7 @@ def _remove_call(source, call):
 
 
 def _last_size(source, view, inputs, text):
-    """The logits' width becomes that of what comes into the head; a size that asks the tensor itself does so already."""
+    """The width of the logits becomes the width of the head's input. A size that asks the tensor itself has it already."""
     sizes = view.args[0].elts if len(view.args) == 1 and isinstance(view.args[0], (ast.Tuple, ast.List)) else view.args
     last = sizes[-1] if sizes else None
     if last is None or any(isinstance(size, ast.Starred) for size in sizes):

@@ -3,8 +3,9 @@
 import ast
 import os
 
-from job import is_name
 from source import ByHand
+
+from job import is_name
 
 _MOST_COLUMNS = 100
 
@@ -32,10 +33,12 @@ class ModelPlace:
             self.source.lines_after(made, lines)
 
 
-def model_place(job, paths=("",)):
-    """Of the model that has the modules `paths`. The outermost function first: it runs once."""
+def model_place(job, model=None, paths=("",)):
+    """Of the model with this number that has the modules `paths`. The outermost function first: it runs once."""
     why = "no line of the script calls the model"
     for note in job.of_kind("forward"):
+        if model not in (None, note["about"]):
+            continue
         for depth in reversed(range(len(note["sites"]))):
             site = note["sites"][depth]
             try:
@@ -90,7 +93,7 @@ def checkpoint(job, what_if, argument):
     facts = job.details.get(what_if)
     if not facts:
         raise ByHand("its modules are not all parts of one model")
-    place = model_place(job, facts["paths"])
+    place = model_place(job, facts["model"], facts["paths"])
     source = place.source
     source.add_import("torch.utils.checkpoint")
     block = source.free_name("block", "layer", "module", "recomputed_module")
@@ -122,7 +125,7 @@ def _for_each(source, paths):
     path = _path_name(source)
     before = {each.rpartition(".")[0] for each in paths}
     numbers = sorted(int(last) for last in (each.rpartition(".")[2] for each in paths) if last.isdigit())
-    if len(before) == 1 and numbers == list(range(numbers[0], numbers[0] + len(paths))) and len(paths) > 1:
+    if len(before) == 1 and numbers and numbers == list(range(numbers[0], numbers[0] + len(paths))) and len(paths) > 1:
         prefix = before.pop()
         begin = f"{numbers[0]}, " if numbers[0] else ""
         return [f'for {path} in [f"{prefix + "." if prefix else ""}{{i}}" for i in range({begin}{numbers[-1] + 1})]:']
@@ -167,22 +170,30 @@ def bf16(job, what_if, argument):
     source = job.source(site["file"])
     backward = source.statement_at(site)
     statements = source.siblings(backward)
-    forwards = []
-    for note in job.of_kind("forward"):
-        for each in note["sites"]:
-            if (each["file"], each["first_line"]) == (site["file"], site["first_line"]):
-                forwards.append(source.ancestor_in(statements, source.statement_at(each)))
-    forwards = [statement for statement in forwards if statement is not None]
+    forwards = [_in_list(job, source, statements, note, site) for note in job.of_kind("forward")]
     if not forwards:
-        raise ByHand("the model's forward and backward() are not in one block")
+        raise ByHand("no line of the script calls the model")
     first = min(map(statements.index, forwards))
-    if first >= statements.index(backward):
-        raise ByHand(f"line {backward.lineno} has both the model's forward and backward()")
+    if max(map(statements.index, forwards)) >= statements.index(backward):
+        raise ByHand(f"line {backward.lineno} has or follows backward(), and calls the model")
     source.block(
         statements[first],
         statements[statements.index(backward) - 1],
         f'with {source.torch()}.autocast("cuda", dtype={source.torch()}.bfloat16):',
     )
+
+
+def _in_list(job, source, statements, note, site):
+    """The statement of the list that calls the model, itself or through other functions."""
+    for each in note["sites"]:
+        if not note["direct"] and each["line"] == site["line"]:
+            raise ByHand(f"a library calls the model and backward(), from line {each['line']} of {os.path.basename(each['file'])}")
+        if (each["file"], each["first_line"]) == (site["file"], site["first_line"]):
+            statement = source.ancestor_in(statements, source.statement_at(each))
+            if statement is not None:
+                return statement
+    line = note["sites"][0]
+    raise ByHand(f"line {line['line']} of {os.path.basename(line['file'])} calls the model, in another block than backward()")
 
 
 def bf16_weights(job, what_if, argument):

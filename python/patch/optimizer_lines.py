@@ -2,17 +2,22 @@
 
 import ast
 
-from job import is_name
 from source import ByHand
 
-_SWITCHES = {"fused": ("fused", True, "foreach", None), "foreach": ("foreach", True, "fused", False), "no-foreach": ("foreach", False, "fused", False)}
+from job import is_name
+
+_SWITCHES = {
+    "fused": ("fused", True, "foreach", None),
+    "foreach": ("foreach", True, "fused", False),
+    "no-foreach": ("foreach", False, "fused", False),
+}
 
 
 def switches(job, what_if, argument):
     name, value, other, other_value = _SWITCHES[what_if]
     notes = job.of_kind(what_if)
     if not notes:
-        raise ByHand("no line of the script gives the optimizer this argument")
+        raise ByHand("no line of the script makes the optimizer")
     for note in notes:
         source, call = job.call(note)
         given = keywords(call)
@@ -37,7 +42,9 @@ def set_to_none(job, what_if, argument):
 
 
 def add_keyword(source, call, text):
-    last = max([*call.args, *(keyword.value for keyword in call.keywords)], key=lambda node: (node.end_lineno, node.end_col_offset), default=None)
+    last = max(
+        [*call.args, *(keyword.value for keyword in call.keywords)], key=lambda node: (node.end_lineno, node.end_col_offset), default=None
+    )
     if last is None:
         source.insert(call.end_lineno, call.end_col_offset - 1, text)
     elif isinstance(last, ast.GeneratorExp) and len(call.args) == 1 and last.end_col_offset == call.end_col_offset:
@@ -88,7 +95,9 @@ def other_optimizer(job, what_if, argument):
 
 
 def _remove(source, call, keyword):
-    before = [value for value in [*call.args, *call.keywords] if (value.end_lineno, value.end_col_offset) < (keyword.lineno, keyword.col_offset)]
+    before = [
+        value for value in [*call.args, *call.keywords] if (value.end_lineno, value.end_col_offset) < (keyword.lineno, keyword.col_offset)
+    ]
     last = max(before, key=lambda node: (node.end_lineno, node.end_col_offset), default=None)
     if last is None or last.end_lineno != keyword.lineno or keyword.end_lineno != keyword.lineno:
         raise ByHand(f"line {keyword.lineno}: {keyword.arg} must go, and the line has more than it")
@@ -99,7 +108,9 @@ def _remove(source, call, keyword):
 
 
 def in_backward(job, what_if, argument):
-    _after_each(job, "step_in_backward", _IN_BACKWARD, "{name}({optimizer})", "# Each parameter steps in backward, and its gradient is dropped.")
+    _after_each(
+        job, "step_in_backward", _IN_BACKWARD, "{name}({optimizer})", "# Each parameter steps in backward, and its gradient is dropped."
+    )
 
 
 def offload(job, what_if, argument):

@@ -180,18 +180,24 @@ class Source:
 
     def _after_imports(self, text):
         """Right after the imports at the top: more imports, lines, functions. A text that is there already is not added again."""
-        last = None
-        for place, node in enumerate(self.tree.body):
-            docstring = place == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if not docstring and not isinstance(node, (ast.Import, ast.ImportFrom)):
-                break
-            last = node
+        last = self._last_import()
         if last is not None:
             self._alone(last, last)
         added = self._after[last.end_lineno if last is not None else 0]
         if text not in added:
             added.append(text)
             added.sort(key=lambda each: (each.startswith("\n"), not each.startswith("import "), each if each.startswith("import ") else ""))
+
+    def _last_import(self):
+        """Of the imports in a row that bring PyTorch: lines before them may set its environment. Without these, of those at the top."""
+        body = self.tree.body
+        place = next((place for place, node in enumerate(body) if _imports_torch(node)), -1)
+        docstring = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        if place < 0 and docstring:
+            place = 0
+        while place + 1 < len(body) and isinstance(body[place + 1], (ast.Import, ast.ImportFrom)):
+            place += 1
+        return body[place] if place >= 0 else None
 
     def _indent(self, statement):
         return self.lines[statement.lineno - 1].encode()[: statement.col_offset].decode()
@@ -238,11 +244,13 @@ class Source:
             data = data[:first] + text.encode() + data[last:]
         return data.decode()
 
+    def check(self):
+        """Raises SyntaxError: the edits do not give a program."""
+        ast.parse(self.edited())
+
     def patch(self, name):
         """A unified diff in the file's encoding; b"": no line changed."""
-        new = self.edited()
-        ast.parse(new)
-        lines = difflib.unified_diff(_with_ends(self.text), _with_ends(new), f"a/{name}", f"b/{name}")
+        lines = difflib.unified_diff(_with_ends(self.text), _with_ends(self.edited()), f"a/{name}", f"b/{name}")
         text = "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
         return text.encode(self.encoding.replace("-sig", ""))
 
@@ -256,6 +264,17 @@ def called(call):
     """The function's name without what it is in: "AdamW" of torch.optim.AdamW(...)."""
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
+def _imports_torch(node):
+    names = (
+        [alias.name for alias in node.names]
+        if isinstance(node, ast.Import)
+        else [node.module or ""]
+        if isinstance(node, ast.ImportFrom)
+        else []
+    )
+    return any(name.split(".")[0] == "torch" for name in names)
 
 
 def _has_columns(site):

@@ -15,8 +15,9 @@ import loop_lines
 import loss_lines
 import model_lines
 import optimizer_lines
-from job import Job, Problem
 from source import ByHand
+
+from job import Job, Problem
 
 _CHANGES = {
     "checkpoint": model_lines.checkpoint,
@@ -47,9 +48,14 @@ def place_changes(job):
                 raise ByHand("it changes more than lines that can be found")
             _CHANGES[kind](job, what_if, argument)
             placed.append(what_if)
-        except ByHand as reason:
+            for source in job.sources():
+                source.check()
+        except Problem:
+            raise
+        except Exception as error:
             job.forget_after(before)
-            by_hand.append({"what_if": what_if, "why": str(reason)})
+            why = str(error) if isinstance(error, ByHand) else f"gpucast's own code failed: {type(error).__name__}: {error}"
+            by_hand.append({"what_if": what_if, "why": why})
     return placed, by_hand
 
 

@@ -26,7 +26,13 @@ class Patched:
         places = self.under_what_ifs.capture.one("process")["places"]
         self.folder = gpucast.job
         self.output = self.folder.parent / "out.patch"
-        job = {"places": places, "what_ifs": what_ifs, "folder": str(self.folder), "output": str(self.output), "header": ["gpucast advise: it"]}
+        job = {
+            "places": places,
+            "what_ifs": what_ifs,
+            "folder": str(self.folder),
+            "output": str(self.output),
+            "header": ["gpucast advise: it"],
+        }
         (self.folder.parent / "job.json").write_text(json.dumps(job))
         done = subprocess.run([sys.executable, WRITE, self.folder.parent / "job.json"], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
@@ -51,7 +57,9 @@ class Patched:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*(name for name in BY_HAND if not name.startswith("batch:")), "bf16-weights", "foreach", "checkpoint:blocks.1"])
+@pytest.mark.parametrize(
+    "name", [*(name for name in BY_HAND if not name.startswith("batch:")), "bf16-weights", "foreach", "checkpoint:blocks.1"]
+)
 def test_each_change_as_a_patch(gpucast, name):
     script = SCRIPT.replace("AdamW(model.parameters())", "AdamW(model.parameters(), foreach=False)") if name == "foreach" else SCRIPT
     patched = Patched(gpucast, script, name)
@@ -200,7 +208,7 @@ def test_a_loop_in_a_library(gpucast):
     patched = Patched(gpucast, script, "checkpoint:Block=0", "micro-batch:2", "fused", "bf16", "optimizer-in-backward")
     assert patched.answer["placed"] == ["checkpoint:Block=0"]
     assert set(patched.by_hand) == {"micro-batch:2", "fused", "bf16", "optimizer-in-backward"}
-    assert patched.by_hand["fused"].startswith("a library calls it, from line")
+    assert patched.by_hand["fused"].startswith("a library does it, from line")
 
 
 AUTOCAST = [("    loss = model(ids, ids)\n", "    with torch.autocast('cuda', dtype=torch.bfloat16):\n        loss = model(ids, ids)\n")]
@@ -212,7 +220,10 @@ AUTOCAST = [("    loss = model(ids, ids)\n", "    with torch.autocast('cuda', dt
         [],
         [("logits = self.head(hidden)\n", "logits = self.head(hidden).float()\n")],
         [("logits.shape[-1]", "8000"), ("logits[..., :-1, :].", "logits[..., :-1, :].float().")],
-        [("        logits = self.head(hidden)\n", ""), ("logits[..., :-1, :].reshape(-1, logits.shape[-1])", "self.head(hidden)[..., :-1, :].reshape(-1, 8000)")],
+        [
+            ("        logits = self.head(hidden)\n", ""),
+            ("logits[..., :-1, :].reshape(-1, logits.shape[-1])", "self.head(hidden)[..., :-1, :].reshape(-1, 8000)"),
+        ],
     ],
 )
 def test_a_loss_in_chunks(gpucast, pairs):

@@ -189,7 +189,7 @@ class Source:
             added.sort(key=lambda each: (each.startswith("\n"), not each.startswith("import "), each if each.startswith("import ") else ""))
 
     def _last_import(self):
-        """Of the imports in a row that bring PyTorch: lines before them may set its environment. Without these, of those at the top."""
+        """The last import in the block that imports PyTorch, since lines before it may set the environment. Without one: in the block at the top."""
         body = self.tree.body
         place = next((place for place, node in enumerate(body) if _imports_torch(node)), -1)
         docstring = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)

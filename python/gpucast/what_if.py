@@ -12,6 +12,7 @@ import threading
 from . import places, process, session
 from .what_if_accumulate import Accumulate
 from .what_if_base import WhatIf, listed, wrap
+from .what_if_compile import Compile
 from .what_if_loss import ChunkedLoss
 from .what_if_optimizer import EightBit, Factored, InBackward, Offload, Switches
 from .what_if_weights import Bf16Weights
@@ -482,6 +483,7 @@ _KINDS = {
     "checkpoint": Checkpoint,
     "attention": Attention,
     "bf16": Bf16,
+    "compile": Compile,
     "bf16-weights": Bf16Weights,
     "chunked-loss": ChunkedLoss,
     "8bit-optimizer": EightBit,

@@ -233,6 +233,20 @@ def _cast(name, torch):
     ]
 
 
+# ---- compiled code ---------------------------------------------------------------------------------------------------------------
+
+
+def compiled(job, what_if, argument):
+    notes = job.of_kind(what_if)
+    for number in dict.fromkeys(note["about"] for note in notes):
+        place = model_place(job, number)
+        if place.path:
+            raise ByHand(f"only a part of the model has a name, {place.name}")
+        place.insert_early([f"{place.name}.compile()"])
+    if not notes:
+        raise ByHand("no line of the script calls the model")
+
+
 # ---- attention -------------------------------------------------------------------------------------------------------------------
 
 

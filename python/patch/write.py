@@ -21,6 +21,7 @@ from job import Job, Problem
 
 _CHANGES = {
     "checkpoint": model_lines.checkpoint,
+    "compile": model_lines.compiled,
     "bf16": model_lines.bf16,
     "bf16-weights": model_lines.bf16_weights,
     "attention": model_lines.attention,

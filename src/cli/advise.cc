@@ -113,7 +113,8 @@ void declare_advise(Arguments& arguments) {
   arguments.option("--gpu", &options->gpu, "the card to fit (default: a capture's own)");
   arguments.option(
       "--allow", &options->allow,
-      "changes of the mathematics that may be tried, with commas: bf16,bf16-weights,8bit-optimizer,factored-optimizer,half-batch");
+      "changes of the mathematics that may be tried, with commas: bf16,bf16-weights,8bit-optimizer,factored-optimizer,half-batch; "
+      "and compile, whose runs take minutes");
   arguments.option("--runs", &options->runs, "at most this many runs (default: no limit)").positive();
   arguments.option("--seconds", &options->seconds, "about how long the search may take; 0: until it is done")
       .not_negative()

@@ -62,6 +62,7 @@ const std::vector<WhatIfKind>& what_if_kinds() {
       {kMicroBatch, "K", "the batch in K parts, whose gradients are added up"},
       {"checkpoint", "MODULE", "modules of this class or path recomputed in backward"},
       {"attention", "KERNEL", "one kernel of scaled_dot_product_attention: flash, efficient, cudnn or math"},
+      {kCompile, "", "the model compiled by torch.compile"},
       {"bf16", "", "forward and loss under autocast with bfloat16", true},
       {"bf16-weights", "", "the model's weights in bfloat16", true},
       {"chunked-loss", "K", "logits and cross entropy in K chunks, recomputed in backward"},

@@ -21,6 +21,8 @@ const std::vector<WhatIfKind>& what_if_kinds();
 inline constexpr const char* kHalfBatch = "half-batch";
 inline constexpr const char* kMicroBatch = "micro-batch";  // part of a name: "micro-batch:4"
 
+inline constexpr const char* kCompile = "compile";
+
 // "micro-batch" of "micro-batch:4", and "4"; the argument may be "".
 std::string what_if_kind(const std::string& name);
 std::string what_if_argument(const std::string& name);

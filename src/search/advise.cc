@@ -378,7 +378,9 @@ class Search {
     const auto has = [&](std::string_view begin) {
       return std::ranges::any_of(what_ifs, [&](const std::string& what_if) { return what_if.starts_with(begin); });
     };
-    return has("micro-batch:") && has("optimizer-in-backward");
+    if (has("micro-batch:") && has("optimizer-in-backward")) return true;
+    // Compiled code has no calls of single modules that could be changed.
+    return has(kCompile) && (has("checkpoint:") || has("chunked-loss:") || has("attention:"));
   }
 
   std::optional<size_t> best_point() const {

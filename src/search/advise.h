@@ -14,7 +14,7 @@ namespace gpucast::search {
 
 struct AdviseQuestion {
   RunSpec as_it_is;                  // the script, the card and what-ifs that stay
-  std::vector<std::string> allowed;  // kinds of what-ifs that change the mathematics and may be tried
+  std::vector<std::string> allowed;  // kinds of what-ifs that change the mathematics, or take long, and may be tried
   int64_t most_runs = 0;             // 0: no limit
   double most_seconds = 0;           // no run is begun that would probably end later; 0: no limit
 };

@@ -65,7 +65,12 @@ std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, double opti
   const auto add = [&](const char* name, std::vector<std::string> options) {
     std::erase_if(options, [&](const std::string& option) {
       const std::string kind = what_if_kind(option);
-      if (!changes_mathematics(option) || has(allowed, kind)) return false;
+      if (has(allowed, kind)) return false;
+      if (kind == kCompile) {
+        left_out->push_back({option, "its runs take minutes, since the model is compiled; to try it: --allow compile"});
+        return true;
+      }
+      if (!changes_mathematics(option)) return false;
       left_out->push_back({option, fmt::format("it changes the mathematics; to try it: --allow {}", kind)});
       return true;
     });
@@ -90,6 +95,7 @@ std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, double opti
   add("attention", other_attention_kernels(*as_it_is.facts));
   add("precision", {"bf16", "bf16-weights"});
   if (has_large_loss(as_it_is)) add("loss", {"chunked-loss:8"});
+  add("compile", {kCompile});
   return axes;
 }
 
@@ -98,12 +104,12 @@ void check_allowed(const std::vector<std::string>& allowed) {
     const auto& kinds = what_if_kinds();
     const bool known = std::any_of(kinds.begin(), kinds.end(), [&](const WhatIfKind& kind) { return name == kind.name; });
     if (!known) check_what_if(name);  // throws with a "did you mean"
-    if (!changes_mathematics(name) || name == kMaxLength) {
-      std::string all;
+    if (name != kCompile && (!changes_mathematics(name) || name == kMaxLength)) {
+      std::string all = kCompile;
       for (const WhatIfKind& kind : kinds) {
-        if (kind.changes_mathematics && kind.name != std::string(kMaxLength)) all += (all.empty() ? "" : ",") + std::string(kind.name);
+        if (kind.changes_mathematics && kind.name != std::string(kMaxLength)) all += "," + std::string(kind.name);
       }
-      throw Error(fmt::format("--allow: '{}' is no change of the mathematics that advise tries", name), "", "name some of " + all);
+      throw Error(fmt::format("--allow: '{}' is no change that advise tries only if asked", name), "", "name some of " + all);
     }
   }
 }

@@ -15,8 +15,8 @@ struct Axis {
   std::vector<std::string> options;
 };
 
-// `allowed`: kinds of what-ifs that change the mathematics and may be tried; the others of these go to `left_out`, and so does a change of
-// an optimizer that cannot matter. `optimizer_share`: of the step's time, from 0 to 1; 1: not known.
+// `allowed`: kinds of what-ifs that change the mathematics, or take long, and may be tried; the others of these go to `left_out`, and so
+// does a change of an optimizer that cannot matter. `optimizer_share`: of the step's time, from 0 to 1; 1: not known.
 std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, double optimizer_share, const std::vector<std::string>& allowed,
                           std::vector<LeftOut>* left_out);
 

@@ -45,6 +45,7 @@ std::string change_to_write(const std::string& what_if, const std::string& did) 
   if (kind == "no-foreach") return "foreach=False in the optimizer's constructor";
   if (kind == "foreach") return "foreach=True in the optimizer's constructor";
   if (kind == "fused") return "fused=True in the optimizer's constructor";
+  if (kind == kCompile) return "model.compile() after the model is made, or model = torch.compile(model)";
   if (kind == "bf16") return "with torch.autocast(\"cuda\", dtype=torch.bfloat16): around the model and its loss";
   if (kind == "bf16-weights")
     return "model.to(torch.bfloat16) before the optimizer is made, and model(x.to(torch.bfloat16)) for inputs of float32";

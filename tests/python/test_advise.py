@@ -67,7 +67,7 @@ def test_nothing_fits_and_what_would_be_smallest(advise):
     ("words", "said"),
     [
         (["--gpu", "rtx3060", "--allow", "bf-16"], "did you mean bf16?"),
-        (["--gpu", "rtx3060", "--allow", "fused"], "'fused' is no change of the mathematics"),
+        (["--gpu", "rtx3060", "--allow", "fused"], "'fused' is no change that advise tries only if asked"),
         ([], "advise needs a card"),
     ],
 )

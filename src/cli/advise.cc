@@ -98,6 +98,7 @@ int advise_command(const AdviseCommand& options) {
     Advice advice = search::advise(question, runs, show_progress);
     if (!options.patch.empty()) advice.patches = search::write_patches(advice, options.patch);
     if (terminal) say("\r\x1b[K");
+    if (!options.patch.empty() && advice.patches.empty()) say("gpucast: no patch was written: nothing better changes the script\n");
     std::fputs((options.format == "json" ? advice_json(advice) : advice_text(advice, colour_wanted())).c_str(), stdout);
     return advice.best ? kExitYes : kExitNo;
   } catch (const search::Interrupted&) {

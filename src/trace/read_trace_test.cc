@@ -14,7 +14,8 @@ const char kHeader[] =
     R"({"record":"header","schema_version":1,"gpucast_version":"0.1.0","source":"vgpu","gpu":{"id":"rtx3060","compute_capability":"8.6",)"
     R"("total_memory_bytes":12622168064},"gpu_chosen":true,"steps_requested":3,"command":["python","a b.py"]})"
     "\n";
-const char kProcess[] = R"({"record":"process","pid":7,"torch":"2.14.1+cu130","cuda":"13.0","alloc_conf":"expandable_segments:True"})"
+const char kProcess[] = R"({"record":"process","pid":7,"torch":"2.14.1+cu130","cuda":"13.0","alloc_conf":"expandable_segments:True",)"
+                        R"("places":{"notes":[{"kind":"forward"}]}})"
                         "\n";
 const char kAlloc[] = R"(["alloc",139637976727552,1000,0,4,17])"
                       "\n";
@@ -115,6 +116,7 @@ TEST(ReadTrace, EveryPartOfACapture) {
   EXPECT_EQ(t.header.gpu.compute_minor, 6);
   EXPECT_EQ(t.header.command, (std::vector<std::string>{"python", "a b.py"}));
   EXPECT_EQ(t.process.alloc_conf, "expandable_segments:True");
+  EXPECT_EQ(t.process.places, R"({"notes":[{"kind":"forward"}]})");
   ASSERT_EQ(t.warnings.size(), 1u);
   EXPECT_EQ(t.warnings[0].code, "torch_save_skipped");
   ASSERT_EQ(t.events.size(), 4u);

@@ -368,3 +368,20 @@ def test_a_patch_for_each_point_of_the_front(advise, gpucast_bin, tmp_path):
     assert patch["placed"] == ["micro-batch:2"] and patch["command"][-1] == "512"
     assert patch["files"] == [{"name": "train.py", "added_lines": 7, "removed_lines": 3}]
     needs_what_the_point_says(gpucast_bin, tmp_path, patch, advice["points"][patch["point"]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("micro-batch:2", "fused", "bf16")])
+def test_a_compiled_model(gpucast, more):
+    """Under the what-if, as a patch, and written by hand."""
+    patched = Patched(gpucast, SCRIPT, "compile", *more)
+    assert patched.answer["placed"] == ["compile", *more], patched.answer
+    assert "model = Net(512).cuda()\nmodel.compile()\n" in patched.script
+    by_what_if, by_patch = patched.under_what_ifs, patched.run()
+    assert by_what_if.report["what_if"][0] == {"name": "compile", "acted": True, "did": "Net compiled by torch.compile"}
+    assert peak(by_patch.report) == peak(by_what_if.report)
+    if not more:
+        wrapped = gpucast(SCRIPT.replace("optimizer = ", "model = torch.compile(model)\noptimizer = "))
+        assert peak(wrapped.report) == peak(by_what_if.report) != peak(gpucast(SCRIPT).report)
+        again = gpucast(patched.script, "--what-if", "compile")
+        assert again.report["what_if"][0] == {"name": "compile", "acted": False, "did": "the script compiles its model already"}

@@ -143,7 +143,7 @@ def constructing(real):
         if process.state in (process.WATCHING, process.ARMED):
             try:
                 counter.constructed(self)
-                places.note("optimizer", self)
+                places.note("optimizer", self, called=type(self).__name__)
             except Exception as error:
                 patching.fail("optimizer", error)
         return result

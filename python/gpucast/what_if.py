@@ -125,7 +125,7 @@ class BatchSizes(WhatIf):
         if new == size:
             return
         arguments["batch_size"] = new
-        places.note("batch_size")
+        places.note("batch_size", called="DataLoader")
         self._changed[id(dataset), new] = dataset
         self.acted(f"batch_size {size} of a DataLoader became {new}")
 

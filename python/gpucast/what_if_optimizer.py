@@ -47,7 +47,7 @@ class Switches(WhatIf):
                 return real(*args, **kwargs)
             if changes:
                 self.acted(type(args[0]).__name__)
-                places.note(self.name)
+                places.note(self.name, called=type(args[0]).__name__)
             return result
 
         return construct
@@ -93,7 +93,7 @@ class _Replacing(WhatIf):
                 return object.__new__(kind)
             try:
                 other = self.other()
-                self._note_place(other, signature)
+                self._note_place(replaced, other, signature)
                 given = signature.bind(None, *args, **kwargs).arguments
                 taken = inspect.signature(other.__init__).parameters
                 optimizer = other(
@@ -107,10 +107,11 @@ class _Replacing(WhatIf):
 
         return make
 
-    def _note_place(self, other, signature):
+    def _note_place(self, replaced, other, signature):
         taken = set(inspect.signature(other.__init__).parameters) - {"self", "foreach", "fused"}
-        places.note("optimizer")
-        places.note(self.name, other=other.__name__, taken=sorted(taken), parameters=list(signature.parameters)[1:])
+        places.note("optimizer", called=replaced.__name__)
+        names = {"called": replaced.__name__, "other": other.__name__}
+        places.note(self.name, **names, taken=sorted(taken), parameters=list(signature.parameters)[1:])
 
     def did(self):
         return listed(self.subjects) if self.count else "the script makes no Adam and no AdamW of torch.optim"

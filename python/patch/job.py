@@ -64,7 +64,7 @@ class Job:
             raise ByHand(f"a library does it, from line {note['sites'][0]['line']} of {os.path.basename(note['sites'][0]['file'])}")
         site = note["sites"][0]
         source = self.source(site["file"])
-        return source, source.call_at(site, names)
+        return source, source.call_at(site, names or called(note))
 
     def runs_once(self, sites):
         """Whether none of these lines is in a loop of its function."""
@@ -73,6 +73,11 @@ class Job:
             if source.loops_around(source.statement_at(site)):
                 return False
         return True
+
+
+def called(note):
+    """The names of the function that a note is about; None: not known."""
+    return [note["called"]] if "called" in note else None
 
 
 def is_name(node):

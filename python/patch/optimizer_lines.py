@@ -4,7 +4,7 @@ import ast
 
 from source import ByHand
 
-from job import is_name
+from job import called, is_name
 
 _SWITCHES = {
     "fused": ("fused", True, "foreach", None),
@@ -142,7 +142,7 @@ def _named(job, note):
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not is_name(statement.targets[0]):
             continue
         name = source.text_of(statement.targets[0])
-        certain = (depth == 0 and note["direct"] and statement.value is source.call_at(site)) or [name, ""] in site["names"]
+        certain = (depth == 0 and note["direct"] and statement.value is source.call_at(site, called(note))) or [name, ""] in site["names"]
         if certain:
             return source, statement, name
     raise ByHand("no line of the script gives the optimizer a name")

@@ -255,7 +255,7 @@ def written(job):
 def job_of(path, line, kind="fused"):
     """As a run records an optimizer that is made in this line, without columns: Python before 3.11."""
     site = {"file": str(path), "function": "<module>", "first_line": 1, "line": line, "names": []}
-    note = {"kind": kind, "direct": True, "count": 1, "about": 0, "sites": [site]}
+    note = {"kind": kind, "direct": True, "count": 1, "about": 0, "called": "AdamW", "sites": [site]}
     files = {str(path): hashlib.sha256(path.read_bytes()).hexdigest()}
     places = {"python": sys.executable, "main": str(path), "is_complete": True, "files": files, "notes": [note], "what_ifs": {}}
     return {"places": places, "what_ifs": [kind], "folder": str(path.parent), "output": str(path.parent / "out.patch"), "header": ["first"]}
@@ -264,14 +264,14 @@ def job_of(path, line, kind="fused"):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("o = torch.optim.AdamW(p)", "o = torch.optim.AdamW(p, fused=True)"),
+        ("o = torch.optim.AdamW(parameters_of(p))", "o = torch.optim.AdamW(parameters_of(p), fused=True)"),
         ("o = AdamW(p, foreach=True,)  # all", "o = AdamW(p, foreach=None, fused=True,)  # all"),
         ("o = AdamW(q for q in p)", "o = AdamW((q for q in p), fused=True)"),
         ("o = AdamW(p, lr=(1e-4))", "o = AdamW(p, lr=(1e-4), fused=True)"),
         ("o = AdamW(p, fused=x and 'é')", "o = AdamW(p, fused=True)"),
         ("o = AdamW(params=p); x = 1", "o = AdamW(params=p, fused=True); x = 1"),
         ("o = AdamW(p, **settings)", "line 1 hands over arguments with *"),
-        ("o = AdamW(p, [AdamW(q)])", "line 1 has no single call that could be meant"),
+        ("o = AdamW(AdamW(p))", "line 1 has no single call that could be meant"),
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])

@@ -3,9 +3,8 @@
 import ast
 
 from optimizer_lines import add_keyword, keywords
+from patch_job import is_name
 from source import ByHand
-
-from job import is_name
 
 _VIEWS = ("view", "reshape", "flatten", "contiguous", "float")
 _SETTINGS = ("target", "ignore_index", "reduction", "label_smoothing")

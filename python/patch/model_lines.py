@@ -3,9 +3,8 @@
 import ast
 import os
 
+from patch_job import is_name
 from source import ByHand
-
-from job import is_name
 
 _MOST_COLUMNS = 100
 

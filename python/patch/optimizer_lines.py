@@ -2,9 +2,8 @@
 
 import ast
 
+from patch_job import called, is_name
 from source import ByHand
-
-from job import called, is_name
 
 _SWITCHES = {
     "fused": ("fused", True, "foreach", None),

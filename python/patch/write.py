@@ -15,9 +15,8 @@ import loop_lines
 import loss_lines
 import model_lines
 import optimizer_lines
+from patch_job import Job, Problem
 from source import ByHand
-
-from job import Job, Problem
 
 _CHANGES = {
     "checkpoint": model_lines.checkpoint,

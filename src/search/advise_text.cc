@@ -98,14 +98,15 @@ void write_left_out(const Advice& advice, TextWriter* out) {
 }
 
 // The lines to paste, from the folder in which the user is.
-void write_steps(const Patch& patch, const std::string& gpu, TextWriter* out) {
+void write_steps(const Patch& patch, const std::string& settings, const std::string& gpu, TextWriter* out) {
   std::error_code error;
   const bool is_here = std::filesystem::equivalent(patch.folder, ".", error);
   const std::string path = is_here ? patch.path : std::filesystem::absolute(patch.path, error).string();
   out->line("  apply it, then see what it needs:");
   if (!is_here) out->format("    cd {}", printable(shell_quote({patch.folder})));
   out->format("    git apply {}", printable(shell_quote({path})));
-  out->format("    gpucast run --gpu {} -- {}", gpu, printable(shell_quote(patch.command)));
+  const std::string set = settings.empty() ? "" : "PYTORCH_CUDA_ALLOC_CONF=" + settings + " ";
+  out->format("    {}gpucast run --gpu {} -- {}", set, gpu, printable(shell_quote(patch.command)));
 }
 
 void write_patch_lines(const Advice& advice, const Patch& patch, TextWriter* out) {
@@ -124,7 +125,7 @@ void write_patch_lines(const Advice& advice, const Patch& patch, TextWriter* out
   if (!point.settings.empty()) out->wrapped("  with ", settings_to_write(point.settings));
   for (const ByHand& by_hand : patch.by_hand)
     out->wrapped(fmt::format("  by hand: {}: ", by_hand.what_if), fmt::format("{} (the change is above)", printable(by_hand.why)));
-  if (!patch.path.empty()) write_steps(patch, advice.gpu_id, out);
+  if (!patch.path.empty()) write_steps(patch, point.settings, advice.gpu_id, out);
 }
 
 void write_patches_of(const Advice& advice, TextWriter* out) {

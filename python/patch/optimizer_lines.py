@@ -14,18 +14,23 @@ _SWITCHES = {
 
 def switches(job, what_if, argument):
     name, value, other, other_value = _SWITCHES[what_if]
-    notes = job.of_kind(what_if)
-    if not notes:
-        raise ByHand("no line of the script makes the optimizer")
-    for note in notes:
-        source, call = job.call(note)
-        given = keywords(call)
+    for _, source, call, given in _calls(job, what_if):
         if other in given:
             source.replace(given[other].value, str(other_value))
         if name in given:
             source.replace(given[name].value, str(value))
         else:
             add_keyword(source, call, f"{name}={value}")
+
+
+def _calls(job, what_if):
+    """(note, source, call, its keywords) for each optimizer that the what-if changed."""
+    notes = job.of_kind(what_if)
+    if not notes:
+        raise ByHand("no line of the script makes the optimizer")
+    for note in notes:
+        source, call = job.call(note)
+        yield note, source, call, keywords(call)
 
 
 def set_to_none(job, what_if, argument):
@@ -73,12 +78,7 @@ def keywords(call):
 
 
 def other_optimizer(job, what_if, argument):
-    notes = job.of_kind(what_if)
-    if not notes:
-        raise ByHand("no line of the script makes the optimizer")
-    for note in notes:
-        source, call = job.call(note)
-        given = keywords(call)
+    for note, source, call, given in _calls(job, what_if):
         for place, value in enumerate(call.args[1:], 1):
             if note["parameters"][place] not in note["taken"]:
                 raise ByHand(f"line {call.lineno} hands over {note['parameters'][place]}, which {note['other']} does not have")

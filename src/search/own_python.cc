@@ -49,7 +49,7 @@ std::string python_of(const std::vector<std::string>& command, const std::string
 }
 
 Json answer_of_python(const std::string& python, const std::string& program, const std::vector<std::string>& words) {
-  std::vector<std::string> all = {python, run::library_folder() + "/python/" + program};
+  std::vector<std::string> all = {python, "-B", run::library_folder() + "/python/" + program};
   all.insert(all.end(), words.begin(), words.end());
   return Json::parse(output_of(all));
 }

@@ -28,7 +28,6 @@ constexpr int kMostRounds = 60;
 constexpr int kMostProofs = 20;  // rounds of them, for one card
 // On a full card tensors find other places from step to step. An answer must hold for this number of steps, unless the user names one.
 constexpr int64_t kLastingSteps = 20;
-constexpr int64_t kLongProofSteps = 10;     // of a proof that a replay cannot continue
 constexpr std::ptrdiff_t kMostNumbers = 4;  // that a message shows
 constexpr int64_t kUsualStart = 8;          // where the command does not say a value
 constexpr int kMostGuesses = 5;             // by scaled runs, of one search
@@ -181,9 +180,10 @@ class FitSearch {
     for (Target& target : targets_) {
       if (!group_of(target.card).problem.empty()) continue;
       std::vector<int64_t> places;
-      if (const auto guess = guessed(target)) {
-        target.done = is_done(target, *guess);
-        if (!target.done && !target.seen.contains(*guess)) {
+      const std::optional<int64_t> guess = guessed(target);
+      if (guess) target.done = is_done(target, *guess);
+      if (guess && !target.seen.contains(*guess)) {
+        if (!target.done) {
           ++target.guesses;
           places = {*guess};
         }
@@ -220,7 +220,9 @@ class FitSearch {
       if (group.has_point(place, target.card) && target.seen.contains(place) && target.seen.at(place).over) known.push_back(place);
     }
     if (known.empty()) return std::nullopt;
-    const int64_t base = *std::ranges::min_element(known, {}, [&](int64_t place) { return std::abs(*target.seen.at(place).over); });
+    // Of small runs that need the same, the largest.
+    const int64_t base =
+        *std::ranges::min_element(known, {}, [&](int64_t place) { return std::pair(std::abs(*target.seen.at(place).over), -place); });
     return guessed_from(target, base, group.histories.at(base));
   }
 
@@ -286,7 +288,7 @@ class FitSearch {
       RunSpec spec = q_.with(q_.spec, value_at(place));
       spec.gpu = q_.cards[target->card].id;
       spec.enforce_capacity = true;
-      if (target->longer.contains(place)) spec.steps = std::to_string(kLongProofSteps);
+      if (target->longer.contains(place)) spec.steps = std::to_string(kLastingSteps);
       specs.push_back(std::move(spec));
     }
     if (specs.empty()) return false;

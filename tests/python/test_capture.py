@@ -424,8 +424,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
     )
     done = gpucast(script, "--gpu", "rtx3060")
     assert done.code in (0, 1), done.err
-    # ResNet-50 holds 128 KiB more after step 3 than after step 2, so the run goes on to see whether it grows.
-    assert len(done.capture.marks("step")) == (6 if name == "train_resnet50.py" else 3)
+    assert len(done.capture.marks("step")) == 3, "blocks of ResNet-50 become larger in step 3, but its tensors do not"
     done.err = done.err[done.err.rindex("allocated=") :]
     assert done.report["peak"]["allocated_bytes"] == done.printed("allocated") > 0
     assert done.report["peak"]["reserved_bytes"] == done.printed("reserved") > 0

@@ -34,6 +34,7 @@ struct LoaderRun {
 // A batch that the script's own loop received.
 struct TakenBatch {
   int64_t unix_us = 0, wall_us = 0, cpu_us = 0;
+  int64_t issuing_cpu_us = 0;  // of the threads that submit work to the card
 };
 
 struct LoaderRecord {

@@ -36,6 +36,7 @@ from . import (
     shadow_values,
     steps,
     tensors,
+    unobserved,
     values,
     what_if,
 )
@@ -107,6 +108,7 @@ def after_torch(module):
         return
     if not _installed:
         patching.safely(ending.keep_sockets_in_session)
+        process.issuing_cpu_ns = _core.gpucast_vgpu_issuing_cpu_ns
         hooks.install_at_import(torch, _enough)
         operators.measure_speed(_core.gpucast_vgpu_yardstick_ns)
         operators.when_observed = functools.partial(groups.look, _core)
@@ -218,8 +220,9 @@ def _end_at_deadline():
 # ---- the end -------------------------------------------------------------------------------------------------------------------
 
 
-def end(reason, exit_code=0):
-    """Writes the capture. Does not return for `steps` and `timeout`: the process stands still until it is killed."""
+def end(reason, exit_code=0, step_ended=False):
+    """Writes the capture. Does not return for `steps` and `timeout`: the process stands still until it is killed. But if a step has just
+    ended, and the next ones are short, they run first, unobserved."""
     with _end_lock:
         if process.state != process.ARMED:
             return
@@ -228,16 +231,48 @@ def end(reason, exit_code=0):
             process.state = process.WATCHING
             _end_without_cuda()
         process.state = process.ENDED
-    ending.finish("capture", _write_capture, reason, exit_code)
+    done = ending.written("capture", _write_capture, reason, exit_code)
+    complete = functools.partial(_complete, reason, done)
+    if not (step_ended and done["reason"] == reason and patching.safely(_goes_on_unobserved, complete, done)):
+        complete()
+
+
+def _goes_on_unobserved(complete, done):
+    """Values that are followed take far more of the host's time than PyTorch: then such a step shows nothing."""
+    if shadow_values.on() or not unobserved.fits():
+        return False
+    hooks.leave_modules_alone()
+    process.torch.cuda.memory._record_memory_history(enabled=None)
+    process.recorder.tensors.clear()
+    session.write("written", done)
+    process.state = process.UNOBSERVED
+    unobserved.begin(functools.partial(_complete_once, complete))
+    return True
+
+
+def _complete_once(complete):
+    with _end_lock:
+        if process.state != process.UNOBSERVED:
+            return
+        process.state = process.ENDED
+    complete()
+
+
+def _complete(reason, done):
+    _core.gpucast_vgpu_leave_ranks()
+    paths = [session.path(("" if index == 0 else f"device{device}.") + "history") for index, device in enumerate(done.get("devices", ()))]
+    patching.safely(unobserved.append, paths)
+    patching.safely(loader.append, paths, reason, session.settings().get("measure_loader", False))
+    session.write("done", done)
     if reason in ("steps", "timeout"):
         _core.gpucast_vgpu_hold(session.settings()["supervisor_pid"])
     ending.wait_for_go()
 
 
-def _enough():
+def _enough(step_ended):
     """The wanted steps have been taken."""
     if process.state == process.ARMED:
-        end("steps")
+        end("steps", step_ended=step_ended)
     else:
         _end_without_cuda()
 
@@ -262,8 +297,6 @@ def _write_capture(reason, exit_code):
         problem = _core.gpucast_vgpu_write_log(os.fsencode(path), device)
         if problem:
             raise OSError(problem, os.strerror(problem), path)
-    paths = [session.path(("" if device == devices[0] else f"device{device}.") + "history") for device in devices]
-    patching.safely(loader.append, paths, reason, session.settings().get("measure_loader", False))
     return {"rank": ranks["rank"], "devices": devices}
 
 
@@ -349,6 +382,7 @@ def _write_history(path, reason, exit_code, ranks, device, stats, snapshot, hold
 
 
 def _at_exit():
+    unobserved.end()
     if process.state != process.ARMED:
         return
     ending.read_last_exception()
@@ -363,6 +397,7 @@ def _at_exit():
 
 
 def _before_os_exit(status):
+    unobserved.end()
     if process.state == process.ARMED:
         end("script_end", exit_code=status)
 

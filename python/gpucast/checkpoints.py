@@ -36,7 +36,7 @@ def _must_not_save():
     """Before anything was on the card, all values of the script are real."""
     if process.state == process.CLOCKED:
         return True
-    return process.state == process.ARMED and (from_the_start or bool(process.recorder.devices_allocated_on()))
+    return process.job_is_captured() and (from_the_start or bool(process.recorder.devices_allocated_on()))
 
 
 def _skip(path):

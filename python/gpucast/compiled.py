@@ -127,13 +127,13 @@ def _running(real, core):
             with shadow_values.not_followed():
                 patching.safely(lambda: shadow_values.tell_numbers(inputs, core))
             shadow_values.spent_since(began_ns)
-        optimizers = _stepped_by(self, inputs) if process.state == process.ARMED and getattr(self, "mutated_input_idxs", None) else ()
+        optimizers = _stepped_by(self, inputs) if process.job_is_captured() and getattr(self, "mutated_input_idxs", None) else ()
         return _with_steps(optimizers, lambda: real(self, inputs)) if optimizers else real(self, inputs)
 
     return __call__
 
 
-@patching.guard("compiled_step")
+@patching.guard("compiled_step", process.job_is_captured)
 def _stepped_by(code, inputs):
     """The optimizers whose step this code takes: it changes their parameters."""
     if steps.inside.optimizer is not None:  # an eager step that calls compiled code
@@ -181,7 +181,7 @@ def _choosing(real, library_kernel):
     compiling takes minutes: the library's kernel is used if there is one."""
 
     def __call__(self, name, choices, *args, **kwargs):
-        of_library = [choice for choice in choices if isinstance(choice, library_kernel)] if process.state == process.ARMED else ()
+        of_library = [choice for choice in choices if isinstance(choice, library_kernel)] if process.job_is_captured() else ()
         if of_library and len(choices) > 1:
             process.recorder.warn(
                 "autotuning_left_out",
@@ -229,7 +229,7 @@ def _ending_capture(real):
 def _replaying(real):
     def replay(self):
         optimizers = _steps_of_graph.get(self)
-        if not optimizers or process.state != process.ARMED:
+        if not optimizers or not process.job_is_captured():
             return real(self)
         return _with_steps([one for one in (reference() for reference in optimizers) if one is not None], lambda: real(self))
 

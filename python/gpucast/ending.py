@@ -83,6 +83,11 @@ def watch_for_os_exit(before):
 
 def finish(what, write, reason, exit_code):
     """Writes with `write(reason, exit_code)`, then reports to the supervisor: done (with the result of `write`), or why it failed."""
+    session.write("done", written(what, write, reason, exit_code))
+
+
+def written(what, write, reason, exit_code):
+    """The same without the message, which it returns."""
     _flush()
     if reason in ("steps", "timeout"):
         patching.safely(session.remove_torch_folder)
@@ -90,11 +95,11 @@ def finish(what, write, reason, exit_code):
         details = write(reason, exit_code) or {}
         name, text = exception or (None, None)
         done = {"reason": reason, "exit_code": exit_code, "exception_type": name, "exception": text}
-        session.write("done", {**done, **details, "optimizer_steps": steps.counter.rounds})
+        return {**done, **details, "optimizer_steps": steps.counter.rounds}
     except Exception as error:
         session.error("cannot_write", f"the {what} could not be written: {type(error).__name__}: {error}", final=False)
-        session.write("done", {"reason": "failed"})
         patching.print_traceback_if_debugging()
+        return {"reason": "failed"}
 
 
 def give_up(code, message, **details):

@@ -2,17 +2,17 @@
 
 import sys
 import threading
-import time
 from bisect import bisect_right
 
-from . import checkpoints, compiled, ending, graph, horizon, loops, operators, patching, places, process, steps, tensors
+from . import checkpoints, compiled, ending, graph, horizon, loops, operators, patching, places, process, steps, tensors, unobserved
 
 _LAST_SEQUENCE_NUMBER = 2**64 - 1  # autograd gives it to AccumulateGrad nodes
 _MAX_GRAPH_NODES = 1_000_000
 
 _torch = None
-_enough = None  # called when the wanted steps have been taken
+_enough = None  # called when the wanted steps have been taken; the argument: whether one has just ended
 _local = threading.local()
+_module_hooks = []  # handles
 _sequence_number = None  # of the autograd node that this thread makes next
 
 
@@ -20,7 +20,7 @@ _sequence_number = None  # of the autograd node that this thread makes next
 
 
 def install_at_import(torch, enough):
-    """Right after `import torch`: hooks that are needed before the first CUDA call. `enough()` is called when the wanted steps are done."""
+    """Right after `import torch`: hooks that are needed before the first CUDA call. `enough(ended)` is called when the wanted steps are done."""
     global _torch, _enough, _sequence_number
     _torch, _enough = torch, enough
     _sequence_number = getattr(torch.autograd, "_get_sequence_nr", None)
@@ -49,16 +49,25 @@ def install_at_cuda_start(torch):
     from torch.nn.modules import module
 
     before, after = len(module._global_forward_pre_hooks), len(module._global_forward_hooks)
-    module.register_module_forward_pre_hook(_before_forward)
+    _module_hooks.append(module.register_module_forward_pre_hook(_before_forward))
     try:
-        module.register_module_forward_hook(_after_forward, always_call=True)
+        _module_hooks.append(module.register_module_forward_hook(_after_forward, always_call=True))
     except TypeError:  # older than 2.1
-        module.register_module_forward_hook(_after_forward)
+        _module_hooks.append(module.register_module_forward_hook(_after_forward))
     compiled.install_at_cuda_start((len(module._global_forward_pre_hooks) - before, len(module._global_forward_hooks) - after))
     for name in ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy"):
         patching.wrap(torch._C, name, _not_recording)
     patching.wrap(torch._C, "_cuda_resetAccumulatedMemoryStats", _resetting_counters)
     patching.wrap(torch._C, "_cuda_resetPeakMemoryStats", _resetting_peaks)
+
+
+def leave_modules_alone():
+    """Compiled code was made with the hooks there, and without them it would be compiled again; it does not run them."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is not None and dynamo.counters["frames"]:
+        return
+    for handle in _module_hooks:
+        handle.remove()
 
 
 # ---- phases ----------------------------------------------------------------------------------------------------------------------
@@ -356,12 +365,12 @@ def _backward_hook(module, operator):
 
 @patching.timed
 def _before_optimizer_step(optimizer, args, kwargs):
-    if process.is_compiling() or process.state not in (process.WATCHING, process.ARMED):
+    if process.is_compiling() or not _counts_steps():
         return
     steps.inside.optimizer = optimizer
     try:
-        if steps.counter.far_ahead(optimizer) and process.state == process.ARMED:
-            _enough()
+        if process.state == process.ARMED and steps.counter.far_ahead(optimizer):
+            _enough(False)
         if process.state == process.ARMED and "optimizer" not in patching.disabled:
             process.recorder.mark_tensors(tensors.gradient_entries(optimizer))
             process.recorder.mark("phase_begin", "optimizer_step")
@@ -371,8 +380,9 @@ def _before_optimizer_step(optimizer, args, kwargs):
 
 @patching.timed
 def _after_optimizer_step(optimizer, args, kwargs):
-    if process.is_compiling() or process.state not in (process.WATCHING, process.ARMED):
+    if process.is_compiling() or not _counts_steps():
         return
+    now_ns = process.issuing_cpu_ns() if process.state == process.UNOBSERVED else 0
     steps.inside.optimizer = None
     loops.stepped()
     try:
@@ -385,31 +395,41 @@ def _after_optimizer_step(optimizer, args, kwargs):
             process.recorder.mark_tensors(tensors.state_entries(optimizer))
     except Exception as error:
         patching.fail("optimizer", error)
-    _count_rounds(lambda counter: counter.rounds_after(taken))
+    _count_rounds(lambda counter: counter.rounds_after(taken), now_ns)
 
 
 @patching.timed
 def _after_backward():
-    if process.state == process.ARMED:
-        _count_rounds(lambda counter: counter.rounds_after_backward())
+    if process.job_is_captured():
+        now_ns = process.issuing_cpu_ns() if process.state == process.UNOBSERVED else 0
+        _count_rounds(lambda counter: counter.rounds_after_backward(), now_ns)
 
 
-def _count_rounds(complete):
+def _counts_steps():
+    return process.state == process.WATCHING or process.job_is_captured()
+
+
+def _count_rounds(complete, now_ns):
+    """`now_ns`: CPU time when the step ended, in unobserved steps."""
     counter, repeats, armed = steps.counter, False, process.state == process.ARMED
     try:
         rounds = complete(counter)
         if rounds > counter.rounds:
             if armed and "optimizer" not in patching.disabled:
-                process.recorder.mark("step", rounds, detail=time.process_time_ns() // 1000)
+                process.recorder.mark("step", rounds, detail=process.issuing_cpu_ns() // 1000)
                 operators.note_step(rounds)
                 operators.after_step(rounds)
             counter.rounds = rounds
+            if process.state == process.UNOBSERVED:
+                return unobserved.step_ended(now_ns)
             _forget_old_nodes()
             repeats = armed and horizon.seen_enough()
     except Exception as error:
         patching.fail("optimizer", error)
+    if process.state == process.UNOBSERVED:
+        return
     if repeats or counter.rounds >= steps.wanted() and not (armed and patching.safely(horizon.goes_on)):
-        _enough()
+        _enough(True)
 
 
 def _forget_old_nodes():

@@ -157,6 +157,8 @@ def call_core():
     core.gpucast_vgpu_used.restype = ctypes.c_int
     core.gpucast_vgpu_write_log.argtypes = [ctypes.c_char_p, ctypes.c_int]
     core.gpucast_vgpu_write_log.restype = ctypes.c_int
+    core.gpucast_vgpu_issuing_cpu_ns.restype = ctypes.c_int64
+    core.gpucast_vgpu_leave_ranks.restype = None
     core.gpucast_vgpu_keep_memory_log.argtypes = [ctypes.c_char_p]
     core.gpucast_vgpu_keep_memory_log.restype = ctypes.c_int
     core.gpucast_vgpu_used_devices.restype = ctypes.POINTER(UsedDevices)

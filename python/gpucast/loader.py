@@ -13,7 +13,7 @@ import warnings
 import weakref
 from bisect import bisect_left
 
-from . import loader_measure, patching, process
+from . import loader_measure, patching, process, unobserved
 
 _BUDGET_S = 5.0  # for all measurements
 _KILLED_AFTER = 1.4  # times the budget: a slow batch cannot be interrupted in another way
@@ -23,7 +23,7 @@ _MOST_WRITTEN = 256
 _loaders = {}  # number -> its description
 _numbers = weakref.WeakKeyDictionary()  # DataLoader -> number
 _of_iterator = weakref.WeakKeyDictionary()  # iterator -> number
-_taken = []  # the first batches of all loaders: (number, unix_us, wall_us, cpu_us)
+_taken = []  # the first batches of all loaders: (number, unix_us, wall_us, the process's cpu_us, that of threads that submit work)
 
 
 def install(torch):
@@ -71,16 +71,22 @@ def _settings(loader):
 
 def _taking(real):
     def __next__(self):
+        if process.state == process.UNOBSERVED:
+            began_ns = process.issuing_cpu_ns()
+            batch = real(self)
+            unobserved.leave_out(process.issuing_cpu_ns() - began_ns)
+            return batch
         if not _watched():
             return real(self)
         spent_ns = patching.spent_ns()
-        begin_ns, cpu_ns, wall_ns = time.time_ns(), time.process_time_ns(), time.perf_counter_ns()
+        own_ns, begin_ns, cpu_ns, wall_ns = process.issuing_cpu_ns(), time.time_ns(), time.process_time_ns(), time.perf_counter_ns()
         batch = real(self)
         wall_ns, cpu_ns = time.perf_counter_ns() - wall_ns, time.process_time_ns() - cpu_ns
+        own_ns = process.issuing_cpu_ns() - own_ns
         number = _of_iterator.get(self)
         if number is not None and len(_taken) < _MOST_TAKEN:
             patching.count_from(spent_ns)  # this time is subtracted from the step
-            _taken.append((number, begin_ns // 1000, wall_ns // 1000, cpu_ns // 1000))
+            _taken.append((number, begin_ns // 1000, wall_ns // 1000, cpu_ns // 1000, own_ns // 1000))
         return batch
 
     return __next__

@@ -2,13 +2,14 @@
 
 import functools
 import os
+import threading
 import time
 
 from . import process
 
 disabled = set()  # names of hooks that failed
 _spent_ns = 0  # in timed hooks that have ended
-_began_ns = 0  # start of the running hook
+_began_ns = _thread = 0  # start of the running hook, and its thread
 
 
 def wrap(owner, name, around):
@@ -30,25 +31,25 @@ def fail(name, error):
 
 
 def timed(function):
-    """Its time counts as ours, not as the program's. Simultaneous hooks in several threads count once."""
+    """Its CPU time counts as ours, not as the program's. Simultaneous hooks in several threads count once."""
 
     def hook(*args, **kwargs):
-        global _spent_ns, _began_ns
-        if process.is_compiling() or _began_ns:  # compiled code must not read a clock
+        global _spent_ns, _began_ns, _thread
+        if process.is_compiling() or _began_ns or process.state == process.UNOBSERVED:  # compiled code must not read a clock
             return function(*args, **kwargs)
-        _began_ns = time.perf_counter_ns()
+        _thread, _began_ns = threading.get_ident(), time.thread_time_ns()
         try:
             return function(*args, **kwargs)
         finally:
-            _spent_ns += time.perf_counter_ns() - _began_ns
+            _spent_ns += time.thread_time_ns() - _began_ns
             _began_ns = 0
 
     return hook
 
 
 def spent_ns():
-    """Time in hooks so far."""
-    return _spent_ns + (time.perf_counter_ns() - _began_ns if _began_ns else 0)
+    """CPU time in hooks so far. Called inside of one, it includes that one's."""
+    return _spent_ns + (time.thread_time_ns() - _began_ns if _began_ns and _thread == threading.get_ident() else 0)
 
 
 def count_as_ours(ns):
@@ -64,15 +65,19 @@ def count_from(spent_ns):
     _spent_ns = spent_ns
 
 
-def guard(name):
-    """The hook runs only while the capture is on, and never raises into the user's program."""
+def _is_armed():
+    return process.state == process.ARMED
+
+
+def guard(name, runs=_is_armed):
+    """The hook runs only while the capture is on (or while `runs()`), and never raises into the user's program."""
 
     def decorate(function):
         timed_function = timed(function)
 
         @functools.wraps(function)
         def hook(*args, **kwargs):
-            if process.state != process.ARMED or name in disabled:
+            if not runs() or name in disabled:
                 return None
             try:
                 return timed_function(*args, **kwargs)

@@ -3,7 +3,8 @@
 watching   torch is being imported or is there; the job has not begun
 armed      the job has begun and is recorded
 clocked    a run with a clock uses CUDA: nothing is recorded
-ended      the capture or trace is written; nothing is recorded any more
+unobserved the capture is written; the script takes a few more steps, which show its host's time
+ended      the capture or trace is written; nothing is recorded any more, and the script stands still
 off        nothing is recorded here: DataLoader workers, forked children of an armed process
 """
 
@@ -13,7 +14,7 @@ import sys
 from . import session
 from .recorder import Recorder
 
-WATCHING, ARMED, CLOCKED, ENDED, OFF = "watching", "armed", "clocked", "ended", "off"
+WATCHING, ARMED, CLOCKED, UNOBSERVED, ENDED, OFF = "watching", "armed", "clocked", "unobserved", "ended", "off"
 
 state = None  # until torch is imported
 torch = None
@@ -21,12 +22,18 @@ torch = None
 is_compiling = None
 build = None  # libraries.TorchBuild
 recorder = Recorder()
+issuing_cpu_ns = None  # a function of the core: CPU time of the threads that submit work
 when_armed = None  # called once, at the first CUDA call; the fork server sets it
 
 
 def job_runs():
     """The job has begun and goes on, recorded or on a clock."""
-    return state in (ARMED, CLOCKED)
+    return state in (ARMED, CLOCKED, UNOBSERVED)
+
+
+def job_is_captured():
+    """The job has begun and goes on; it is recorded, or was."""
+    return state in (ARMED, UNOBSERVED)
 
 
 def is_data_worker():

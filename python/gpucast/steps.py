@@ -67,7 +67,7 @@ class Steps:
 
     def rounds_after(self, taken):
         """The complete rounds after the step number `taken` of an optimizer."""
-        if process.state == process.ARMED and in_backward():
+        if process.job_is_captured() and in_backward():
             self._in_backward = max(self._in_backward, taken)
             return self.rounds
         return self.lowest(patience())

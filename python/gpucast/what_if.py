@@ -242,7 +242,7 @@ class Checkpoint(WhatIf):
         wrap(_torch.nn.Module, "__call__", around)
 
     def _wants(self, module):
-        if process.state != process.ARMED or process.is_compiling():
+        if not process.job_is_captured() or process.is_compiling():
             return False
         # Inside a module that is recomputed anyway, and in the recomputation itself, there is nothing left to save.
         if getattr(self._inside, "on", False) or not _torch.is_grad_enabled():
@@ -332,7 +332,7 @@ class Bf16(WhatIf):
         return call
 
     def _enters(self, module):
-        if process.state != process.ARMED or process.is_compiling() or getattr(self._local, "autocast", None) is not None:
+        if not process.job_is_captured() or process.is_compiling() or getattr(self._local, "autocast", None) is not None:
             return False
         if next(module.parameters(), None) is None:  # for example a transform of the data, or a loss
             return False

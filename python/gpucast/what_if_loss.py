@@ -24,7 +24,7 @@ class ChunkedLoss(WhatIf):
 
         def around(real):
             def forward(module, inputs):
-                if process.state != process.ARMED or process.is_compiling() or not self.safely(self._wants, module, inputs):
+                if not process.job_is_captured() or process.is_compiling() or not self.safely(self._wants, module, inputs):
                     return real(module, inputs)
                 self._made = True
                 places.note("head")

@@ -172,7 +172,7 @@ class Supervisor {
       now.again = now.again || kinds.contains("again");
       if (kinds.contains("error") && is_final(read_json(file(pid, "error")))) {
         now.gave_up = true;
-      } else if (kinds.contains("armed") && kinds.contains("done")) {
+      } else if (kinds.contains("armed") && !end_of(pid, kinds).empty()) {
         ++now.done;
         now.expected = std::max(now.expected, read_json(file(pid, "armed")).value("local_world_size", 1));
         job_done = job_done || kinds.contains("stepped");
@@ -189,6 +189,12 @@ class Supervisor {
       if (!job_done || is_awaited(trains, idle_s)) ++now.open;
     }
     return now;
+  }
+
+  // The file with the end of a captured process: "done"; "written" if it died in the steps that it took after its capture. Otherwise "".
+  static std::string end_of(pid_t pid, const std::set<std::string>& kinds) {
+    if (kinds.contains("done")) return "done";
+    return kinds.contains("written") && !is_running(pid) ? "written" : "";
   }
 
   // A process of the job has trained and is done. Another process may be a slower rank, or no rank at all: a compile worker, an actor.
@@ -264,11 +270,12 @@ class Supervisor {
       CapturedProcess process;
       process.pid = pid;
       process.rank = read_json(file(pid, "armed")).value("rank", 0);
-      process.done = kinds.contains("done") && kinds.contains("history");
+      const std::string end = end_of(pid, kinds);
+      process.done = !end.empty() && kinds.contains("history");
       process.stepped = kinds.contains("stepped");
       process.died = !process.done && died_.contains(pid);
-      if (kinds.contains("done")) {
-        const auto done = read_json(file(pid, "done"));
+      if (!end.empty()) {
+        const auto done = read_json(file(pid, end.c_str()));
         process.reason = done.value("reason", "");
         process.exception_type = done.value("exception_type", "");
         process.exit_code = static_cast<int>(done.value("exit_code", 0));

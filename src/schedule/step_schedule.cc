@@ -32,6 +32,7 @@ Schedule schedule(const StepOperations& step, const std::vector<Duration>& durat
 
 double host_scale(const HostObservation& host, const StepConstants& constants) {
   if (host.observed_ns <= 0) return host.pace;
+  if (host.unobserved_ns > 0) return host.pace * host.unobserved_ns / host.observed_ns;
   double plain_ns = host.observed_ns;
   if (host.own_ns > 0) plain_ns = std::min(plain_ns, host.own_ns / (host.timed ? constants.timed_factor : constants.untimed_factor));
   if (host.other_ns > 0) plain_ns = std::min(plain_ns, host.other_ns);

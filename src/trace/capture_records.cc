@@ -227,6 +227,16 @@ void read_loader_record(Reading& reading, od::object /*object*/) {
   if (!read_loader(reading.line, &reading.trace.loader)) reading.problem(Problem::bad_record, "'loader'");
 }
 
+void read_unobserved_steps(Reading& reading, od::object object) {
+  std::vector<int64_t>& steps = reading.trace.observed.unobserved_ns;
+  each_field(object, [&](std::string_view key, auto value) {
+    if (key == "cpu_ns") steps = integers_of(value);
+  });
+  if (!steps.empty() && std::ranges::all_of(steps, [](int64_t ns) { return ns > 0 && ns <= kLastNs; })) return;
+  steps.clear();
+  reading.problem(Problem::bad_record, "'unobserved_steps'");
+}
+
 constexpr int64_t kMostRanks = 1 << 20;
 
 void read_communicators(Reading& reading, od::object object) {

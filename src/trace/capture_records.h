@@ -16,6 +16,7 @@ void read_clock(Reading& reading, od::object object);
 void read_loader_record(Reading& reading, od::object object);
 void read_communicators(Reading& reading, od::object object);
 void read_holders(Reading& reading, od::object object);
+void read_unobserved_steps(Reading& reading, od::object object);
 void read_warning(Reading& reading, od::object object);
 void read_unsupported(Reading& reading, od::object object);
 void read_end(Reading& reading, od::object object);

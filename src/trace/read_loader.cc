@@ -80,12 +80,14 @@ bool read_loader(std::string_view text, LoaderRecord* out) {
   for (const Json& one : json["next"].values()) {
     const bool integers = one.is_array() && one.size() >= 3 && one.at(0).is_integer() && one.at(1).is_integer() && one.at(2).is_integer();
     if (!integers || read.taken.size() >= kMostEntries) continue;
-    const TakenBatch taken{one.at(0).get<int64_t>(), one.at(1).get<int64_t>(), one.at(2).get<int64_t>()};
+    TakenBatch taken{one.at(0).get<int64_t>(), one.at(1).get<int64_t>(), one.at(2).get<int64_t>()};
+    const bool has_issuing = one.size() > 3 && one.at(3).is_integer();  // older captures do not
+    taken.issuing_cpu_us = has_issuing ? one.at(3).get<int64_t>() : taken.cpu_us;
     const auto possible = [](int64_t us) { return us >= 0 && us <= static_cast<int64_t>(kMost); };
     // Waits must not overlap: a step's time is reduced by each wait, so overlapping time would be subtracted twice.
     const bool behind = read.taken.empty() || taken.unix_us >= read.taken.back().unix_us + read.taken.back().wall_us;
     if (taken.unix_us > 0 && taken.unix_us <= static_cast<int64_t>(4 * kMost) && possible(taken.wall_us) && possible(taken.cpu_us) &&
-        behind)
+        possible(taken.issuing_cpu_us) && behind)
       read.taken.push_back(taken);
   }
   for (const Json& one : json["measured"].values()) {

@@ -76,6 +76,7 @@ constexpr std::array kRecords = std::to_array<RecordRow>({{"clock", read_clock},
                                                           {"operators", read_observed_step},
                                                           {"process", read_process},
                                                           {"stack", read_stack},
+                                                          {"unobserved_steps", read_unobserved_steps},
                                                           {"unsupported", read_unsupported},
                                                           {"vgpu_end", read_vgpu_end},
                                                           {"warning", read_warning}});

@@ -25,7 +25,7 @@ LoaderWait loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us) {
   for (const TakenBatch& batch : trace.loader.taken) {
     if (batch.unix_us < begin_us || batch.unix_us + batch.wall_us > end_us) continue;
     out.wall_us += batch.wall_us;
-    out.cpu_us += batch.cpu_us;
+    out.cpu_us += batch.issuing_cpu_us;
     ++out.batches;
   }
   return out;
@@ -65,6 +65,11 @@ HostObservation observe_host(const Trace& trace, double observed_ns) {
   const ObservedStep& observed = trace.observed;
   out.yardstick_ns = observed.yardstick_ns;
   out.timed = !observed.hooks_us.empty();
+  if (!observed.unobserved_ns.empty()) {
+    const auto [least, most] = std::ranges::minmax(observed.unobserved_ns);
+    out.unobserved_ns = static_cast<double>(least);
+    out.most_unobserved_ns = static_cast<double>(most);
+  }
   std::map<int64_t, const Mark*> ends;  // of steps
   int64_t begin_us = 0, end_us = 0;
   for (const Mark& mark : trace.marks) {

@@ -72,6 +72,8 @@ struct HostObservation {
   double observed_ns = 0;              // as StepOperations::host_ns
   double own_ns = 0;                   // the observed step, less the loader and timed hooks; 0: unknown
   double other_ns = 0;                 // the fastest of the other steps, likewise; 0: there is none
+  double unobserved_ns = 0;            // CPU time of the quickest step without hooks; 0: there is none. The next three then do not count
+  double most_unobserved_ns = 0;       // and of the slowest
   bool alone = true;                   // the capture has no end of an earlier step
   bool timed = false;                  // hooks were timed
   int64_t marks = 0, allocations = 0;  // of the observed step

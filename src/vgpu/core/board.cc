@@ -342,9 +342,10 @@ bool Arrival::has_arrived(bool wait) const {
   return board->get(from, whom, number, shape, nullptr, wait) != Answer::coming;
 }
 
-void leave_boards() {
+}  // namespace gpucast::vgpu
+
+void gpucast_vgpu_leave_ranks() {
+  using gpucast::vgpu::boards;
   const std::lock_guard lock(boards().mutex);
   for (const auto& [file, board] : boards().by_file) board->leave();
 }
-
-}  // namespace gpucast::vgpu

@@ -98,7 +98,4 @@ struct Arrival {
   bool has_arrived(bool wait) const;
 };
 
-// Ends this process's part in all boards (its capture is complete).
-void leave_boards();
-
 }  // namespace gpucast::vgpu

@@ -189,6 +189,10 @@ GPUCAST_VGPU_API void gpucast_vgpu_mark(int64_t sequence);  // aligns the log wi
 GPUCAST_VGPU_API int gpucast_vgpu_used();                   // 1 once any CUDA call was made
 // Writes the log of one device, and the records that belong to no device. 0, or errno.
 GPUCAST_VGPU_API int gpucast_vgpu_write_log(const char* path, int device);
+// CPU time of the threads that have submitted work so far.
+GPUCAST_VGPU_API int64_t gpucast_vgpu_issuing_cpu_ns();
+// The user's code has ended, so other ranks need not wait for this one.
+GPUCAST_VGPU_API void gpucast_vgpu_leave_ranks();
 // The devices on which memory was allocated, in the order of first use. The pointer stays valid until the process ends.
 struct gpucast_vgpu_devices_used {
   int32_t count;

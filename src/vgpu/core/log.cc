@@ -17,9 +17,9 @@
 
 #include "src/base/hex.h"
 #include "src/base/text_hash.h"
-#include "src/vgpu/core/board.h"
 #include "src/vgpu/core/core.h"
 #include "src/vgpu/core/devices.h"
+#include "src/vgpu/core/issuing_threads.h"
 #include "src/vgpu/core/launch_values.h"
 #include "src/vgpu/core/operator_launches.h"
 #include "src/vgpu/core/process.h"
@@ -60,13 +60,6 @@ struct Log {
     size_bytes += line.size() + 1;
   }
 };
-
-// Numbers threads from 1, in the order of their first logged work.
-uint64_t thread_number() {
-  static std::atomic<uint64_t> g_threads{0};
-  thread_local const uint64_t kNumber = ++g_threads;
-  return kNumber;
-}
 
 int64_t unix_ns() {
   timespec now{};
@@ -175,7 +168,7 @@ void log_line_of(int device, std::string_view line) {
 
 void log_timed(std::string_view line, std::string_view behind) {
   const int64_t now_ns = unix_ns();
-  const uint64_t thread = thread_number();
+  const uint64_t thread = issuing_thread();
   const std::lock_guard lock(logs().mutex);
   Log& log = logs().log_of(current_device());
   if (log.epoch_ns == 0) {
@@ -190,7 +183,7 @@ void log_timed(std::string_view line, std::string_view behind) {
   log.append((timed += ',').append(std::to_string(now_ns - log.epoch_ns)).append(behind) += ']');
 }
 
-LogMoment log_moment() { return {unix_ns(), thread_number()}; }
+LogMoment log_moment() { return {unix_ns(), issuing_thread()}; }
 
 void log_captured_at(const LogMoment& moment) {
   const std::lock_guard lock(logs().mutex);
@@ -328,7 +321,6 @@ void gpucast_vgpu_mark(int64_t sequence) {
 int gpucast_vgpu_write_log(const char* path, int device) {
   if (forked_after_use()) return EPERM;  // the log belongs to the parent
   if (!is_device(device)) return EINVAL;
-  leave_boards();  // the user's code has ended, so other ranks need not wait for this one
   const uint64_t peak_bytes = memory_info(device).peak_bytes;
   FILE* file = std::fopen(path, "we");
   if (file == nullptr) return errno;

@@ -244,6 +244,7 @@ def _goes_on_unobserved(complete, done):
     hooks.leave_modules_alone()
     process.torch.cuda.memory._record_memory_history(enabled=None)
     process.recorder.tensors.clear()
+    loader.keep()
     session.write("written", done)
     process.state = process.UNOBSERVED
     unobserved.begin(functools.partial(_complete_once, complete))

@@ -1,4 +1,4 @@
-"""A ViT-L/16 as in timm's examples: SGD-like loop with autocast, random images."""
+"""A ViT (L/16) as in timm's examples: SGD-like loop with autocast, random images."""
 
 import argparse
 
@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 p = argparse.ArgumentParser()
+p.add_argument("-m", "--model", default="vit_large_patch16_224")
 p.add_argument("-b", "--batch-size", type=int, default=64)
 a = p.parse_args()
 
@@ -19,7 +20,7 @@ class Images(Dataset):
         return torch.zeros(3, 224, 224), i % 1000
 
 
-model = timm.create_model("vit_large_patch16_224", num_classes=1000).cuda()
+model = timm.create_model(a.model, num_classes=1000).cuda()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05)
 loss_fn = torch.nn.CrossEntropyLoss().cuda()
 for images, targets in DataLoader(Images(), batch_size=a.batch_size):

@@ -29,7 +29,7 @@ def training(model, batch, precision, optimizer):
 
 
 SCRIPTS = {  # name: its command, and the card
-    "ViT-B, batch 128": ([str(FOLDER / "advise/scripts/vit.py"), "-m", "vit_base_patch16_224", "-b", "128"], "a100-80"),
+    "ViT-B, batch 128": ([str(FOLDER / "advise/scripts/vit.py"), "-m", "vit_base_patch16_224", "-b", "128"], "rtx3090"),
     "DenseNet-121, batch 8": (training("torchvision:densenet121", 8, "default", "SGD"), "h200"),
     "BERT-base, batch 4": (training("transformers:bert-base", 4, "amp_bf16", "AdamW"), "h200"),
 }

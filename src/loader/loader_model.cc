@@ -17,7 +17,9 @@ const LoaderRun* run_with(const LoaderRecord& loader, int64_t workers) {
 
 // A fetch in its own process, without the wait for a CPU that another program used.
 double undisturbed_ns(const LoaderRun& run, const LoaderConstants& constants) {
-  return std::max(run.period_ns - run.queue_ns, run.period_ns * constants.undisturbed_share);
+  const double cpu_ns = run.workers == 0 ? run.main_cpu_ns : run.cpu_ns;
+  const double least_ns = cpu_ns > 0 ? std::min(cpu_ns, run.period_ns) : run.period_ns * constants.undisturbed_share;
+  return std::max(run.period_ns - run.queue_ns, least_ns);
 }
 
 // The standard deviation of the logarithm of a run's mean.

@@ -39,6 +39,16 @@ TEST(LoaderModel, MeasuredTimesAreReproduced) {
   EXPECT_EQ(model->batch(4, 0).limit, LoaderLimit::workers);
 }
 
+// Other programs had both cores most of the time. The batch's CPU time is the least that remains.
+TEST(LoaderModel, WaitingForACpuIsSubtracted) {
+  LoaderRun busy = run(0, 900, 100);
+  busy.main_cpu_ns = 100 * kMs;
+  busy.queue_ns = 780 * kMs;
+  EXPECT_NEAR(loader_model(record({busy}), {}, {}, loader_constants())->inline_batch.expected_ns, 120 * kMs, kMs);
+  busy.queue_ns = 850 * kMs;
+  EXPECT_NEAR(loader_model(record({busy}), {}, {}, loader_constants())->inline_batch.expected_ns, 100 * kMs, kMs);
+}
+
 TEST(LoaderModel, CoresBoundTheRate) {
   const auto model = loader_model(record({run(0, 90, 90), run(1, 100, 100)}, 2), {}, {}, loader_constants());
   // 101 ms of CPU time a batch on two cores, and 20 ms in the training process.

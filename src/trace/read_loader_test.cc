@@ -25,6 +25,7 @@ TEST(ReadLoader, AWholeRecord) {
   EXPECT_EQ(loader.cores, 2);
   ASSERT_EQ(loader.taken.size(), 2U);
   EXPECT_EQ(loader.taken[1].wall_us, 4003);
+  EXPECT_EQ(loader.taken[1].issuing_cpu_us, loader.taken[1].cpu_us) << "an older capture";
   ASSERT_EQ(loader.runs.size(), 1U);
   const LoaderRun& run = loader.runs.front();
   EXPECT_EQ(run.batches, 380);

@@ -85,6 +85,12 @@ struct LoaderFigures {
   std::vector<std::string> notes;                         // whole sentences
 };
 
+// CPU time of this machine's host in the steps that ran unobserved. The quickest counts.
+struct HostSteps {
+  int64_t count = 0;
+  double least_ns = 0, middle_ns = 0;  // the quickest, and the median
+};
+
 // A measured step, and the prediction for it.
 struct KnownStep {
   std::string gpu_id;
@@ -122,6 +128,7 @@ struct StepTimes {
   double coverage = 0;              // share of launches with a known operator or call
   double model_flops = 0, hardware_flops = 0;
   double server_speed = 0;  // the host of an A100, relative to this machine; 0: unknown
+  std::optional<HostSteps> host_steps;  // unset: no step ran unobserved
   std::vector<CardTime> cards;
   std::optional<LoaderFigures> loader;  // unset: the capture does not have it (older ones)
   double epoch_steps = 0;               // the user's number, or the batches of the script's DataLoader; 0: unknown

@@ -160,6 +160,9 @@ std::optional<LoaderFigures> loader_figures(const LoaderRecord& record, const St
   double known = 0;
   for (const auto& [name, ns] : out.stages_ns) known += ns;
   if (run.fetch_ns > known) out.stages_ns.emplace_back("dataset", run.fetch_ns - known);
+  // Stages were timed with the waits for a CPU that the whole is without, and on this machine.
+  const double share = std::min(1.0, (out.batch_ns - out.storage_ns) / std::max(known, run.fetch_ns));
+  for (auto& [name, ns] : out.stages_ns) ns *= share;
   std::stable_sort(out.stages_ns.begin(), out.stages_ns.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   return out;
 }

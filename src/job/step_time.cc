@@ -401,6 +401,8 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   add_flops(step, &out);
   const StepConstants constants = read_step_constants(options.constants_json);
   if (step.host.yardstick_ns > 0) out.server_speed = static_cast<double>(step.host.yardstick_ns) / constants.yardstick_ns;
+  if (step.host.unobserved_steps > 0)
+    out.host_steps = HostSteps{step.host.unobserved_steps, step.host.unobserved_ns, step.host.middle_unobserved_ns};
   const std::vector<OperationGroup> groups = groups_of(step);
   std::optional<JobRanks> job = captured_job(ranks, constants, options);
   const NcclSettings nccl = read_nccl_settings(trace.nccl_settings);

@@ -235,6 +235,27 @@ Trace with_loader() {
   return trace;
 }
 
+// Other programs had the cores while the loader was measured: the wait for a CPU is in the stages, not in the whole.
+TEST(HtmlExport, ABatchsStagesAreNoLongerThanTheBatch) {
+  for (const double queue_ms : {0.0, 10.0, 30.0, 39.0}) {
+    for (const double cpu_speed : {1.0, 5.0}) {
+      Trace trace = with_loader();
+      for (LoaderRun& run : trace.loader.runs) {
+        run.queue_ns = queue_ms * 1e6;
+        run.cpu_ns = run.fetch_ns - run.queue_ns;
+      }
+      const Analysis analysis = analysis_of(std::move(trace));
+      StepTimeOptions options;
+      options.gpus = {analysis.gpu};
+      options.cpu_speed = cpu_speed;
+      const LoaderFigures loader = *step_times(*analysis.facts, options).loader;
+      double sum_ns = 0;
+      for (const auto& [name, ns] : loader.stages_ns) sum_ns += ns;
+      EXPECT_NEAR(sum_ns, loader.batch_ns, 1) << queue_ms << " " << cpu_speed;
+    }
+  }
+}
+
 TEST(HtmlExport, BothPathsOfAStepAreThoseOfTime) {
   if (html_template().empty()) GTEST_SKIP() << "built without the page";
   const Analysis analysis = analysis_of(with_loader());

@@ -190,6 +190,10 @@ std::string step_times_json(const StepTimes& times) {
                      ? Json{{"gpu", times.known->gpu_id}, {"step_ns", times.known->step_ns}, {"expected_ns", times.known->expected_ns}}
                      : Json();
   out["server_speed"] = times.server_speed;
+  out["host_steps"] =
+      times.host_steps
+          ? Json{{"count", times.host_steps->count}, {"least_ns", times.host_steps->least_ns}, {"median_ns", times.host_steps->middle_ns}}
+          : Json();
   out["samples"] = times.samples;
   out["tokens"] = times.tokens;
   out["model_flops"] = times.model_flops;

@@ -69,6 +69,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   out.format("  {}", interval_words(card));
   out.format("  {}", bound_words(card));
   if (const std::string words = host_words(times, card); !words.empty()) out.format("  {}", words);
+  if (const std::string words = host_steps_words(times); !words.empty()) out.format("  {}", words);
   if (card.samples_per_s > 0) {
     out.format("  {:.4g} samples/s{}{}", card.samples_per_s,
                card.tokens_per_s > 0 ? fmt::format(", {:.4g} tokens/s", card.tokens_per_s) : "",

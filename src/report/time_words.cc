@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kFar = 3;             // a known step that differs from the expected one by this factor may belong to another job
 constexpr double kFasterServer = 1.2;  // a smaller difference of two hosts is not worth a word
+constexpr double kDisagreeing = 1.25;  // the median of steps over the quickest, from which on it is worth a word
 constexpr double kMuchUnknown = 0.05;  // less of the GPU's time in unknown work is not worth a word
 
 std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
@@ -81,6 +82,12 @@ std::string bound_words(const CardTime& card) {
 std::string host_words(const StepTimes& times, const CardTime& card) {
   if (card.bound != StepBound::host || times.server_speed < kFasterServer) return "";
   return fmt::format("on this machine; the host of an A100 is about {0:.1f} times as fast: --cpu-speed {0:.1f}", times.server_speed);
+}
+
+std::string host_steps_words(const StepTimes& times) {
+  if (!times.host_steps || times.host_steps->count < 3 || times.host_steps->middle_ns < kDisagreeing * times.host_steps->least_ns) return "";
+  return fmt::format("the host's time differs: {} in the quickest of {} steps, {} in the median; the quickest counts",
+                     time_text(times.host_steps->least_ns), times.host_steps->count, time_text(times.host_steps->middle_ns));
 }
 
 std::string bound_words(const LoaderChoice& choice) {

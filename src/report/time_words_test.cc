@@ -18,5 +18,15 @@ TEST(TimeWords, AHostBoundStepSaysHowMuchFasterAnotherHostIs) {
   EXPECT_EQ(host_words(times, card), "") << "older captures do not say";
 }
 
+TEST(TimeWords, StepsThatDisagreeSaySo) {
+  StepTimes times;
+  EXPECT_EQ(host_steps_words(times), "");
+  times.host_steps = HostSteps{8, 10e6, 11e6};
+  EXPECT_EQ(host_steps_words(times), "");
+  times.host_steps->middle_ns = 15e6;
+  EXPECT_EQ(host_steps_words(times),
+            "the host's time differs: 10.0 ms in the quickest of 8 steps, 15.0 ms in the median; the quickest counts");
+}
+
 }  // namespace
 }  // namespace gpucast

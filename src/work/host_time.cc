@@ -66,9 +66,11 @@ HostObservation observe_host(const Trace& trace, double observed_ns) {
   out.yardstick_ns = observed.yardstick_ns;
   out.timed = !observed.hooks_us.empty();
   if (!observed.unobserved_ns.empty()) {
-    const auto [least, most] = std::ranges::minmax(observed.unobserved_ns);
-    out.unobserved_ns = static_cast<double>(least);
-    out.most_unobserved_ns = static_cast<double>(most);
+    std::vector<int64_t> steps = observed.unobserved_ns;
+    std::ranges::sort(steps);
+    out.unobserved_ns = static_cast<double>(steps.front());
+    out.middle_unobserved_ns = static_cast<double>(steps[steps.size() / 2]);
+    out.unobserved_steps = static_cast<int64_t>(steps.size());
   }
   std::map<int64_t, const Mark*> ends;  // of steps
   int64_t begin_us = 0, end_us = 0;

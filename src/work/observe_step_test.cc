@@ -696,7 +696,8 @@ TEST(StepOperations, UnobservedStepsShowTheHostsTime) {
   };
   const StepOperations step = with(R"({"record":"unobserved_steps","cpu_ns":[450000,250000,300000]})");
   EXPECT_EQ(step.host.unobserved_ns, 250'000);
-  EXPECT_EQ(step.host.most_unobserved_ns, 450'000);
+  EXPECT_EQ(step.host.middle_unobserved_ns, 300'000);
+  EXPECT_EQ(step.host.unobserved_steps, 3);
   EXPECT_DOUBLE_EQ(host_scale(step.host, step_constants()) * static_cast<double>(step.host_ns), 250'000);
   for (const char* damaged : {R"({"record":"unobserved_steps","cpu_ns":[450000,-1]})", R"({"record":"unobserved_steps"})"})
     EXPECT_EQ(with(damaged).host.unobserved_ns, 0) << damaged;

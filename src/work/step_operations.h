@@ -73,7 +73,8 @@ struct HostObservation {
   double own_ns = 0;                   // the observed step, less the loader and timed hooks; 0: unknown
   double other_ns = 0;                 // the fastest of the other steps, likewise; 0: there is none
   double unobserved_ns = 0;            // CPU time of the quickest step without hooks; 0: there is none. The next three then do not count
-  double most_unobserved_ns = 0;       // and of the slowest
+  double middle_unobserved_ns = 0;     // the median of these steps
+  int64_t unobserved_steps = 0;        // their number
   bool alone = true;                   // the capture has no end of an earlier step
   bool timed = false;                  // hooks were timed
   int64_t marks = 0, allocations = 0;  // of the observed step

@@ -247,7 +247,7 @@ def _goes_on_unobserved(complete, done):
     loader.keep()
     session.write("written", done)
     process.state = process.UNOBSERVED
-    unobserved.begin(functools.partial(_complete_once, complete))
+    unobserved.begin(_core, functools.partial(_complete_once, complete))
     return True
 
 

@@ -158,6 +158,10 @@ def call_core():
     core.gpucast_vgpu_write_log.argtypes = [ctypes.c_char_p, ctypes.c_int]
     core.gpucast_vgpu_write_log.restype = ctypes.c_int
     core.gpucast_vgpu_issuing_cpu_ns.restype = ctypes.c_int64
+    core.gpucast_vgpu_leave_out_cpu.argtypes = [ctypes.c_int64]
+    core.gpucast_vgpu_leave_out_cpu.restype = None
+    core.gpucast_vgpu_sample_cpu.argtypes = [ctypes.POINTER(ctypes.c_int64), ctypes.c_int64]
+    core.gpucast_vgpu_sample_cpu.restype = ctypes.c_int64
     core.gpucast_vgpu_leave_ranks.restype = None
     core.gpucast_vgpu_keep_memory_log.argtypes = [ctypes.c_char_p]
     core.gpucast_vgpu_keep_memory_log.restype = ctypes.c_int

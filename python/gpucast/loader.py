@@ -75,7 +75,7 @@ def _taking(real):
         if process.state == process.UNOBSERVED:
             began_ns = process.issuing_cpu_ns()
             batch = real(self)
-            unobserved.leave_out(process.issuing_cpu_ns() - began_ns)
+            unobserved.leave_out(began_ns)
             return batch
         if not _watched():
             return real(self)

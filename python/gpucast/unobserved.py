@@ -5,6 +5,7 @@ The script was to end here. So in these steps its output goes nowhere, and when 
 another machine, or when it ends, it stands still instead."""
 
 import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -15,7 +16,8 @@ from . import process, session
 
 _MOST_STEPS = 20
 _MOST_STEPS_OF_RANKS = 2  # ranks wait for each other, so all take the same number
-_ENOUGH_S = 0.4  # no step begins later
+_ENOUGH_S, _LATEST_S = 0.4, 1.5  # of CPU time, of time: no step begins later
+_MOST_SAMPLES = 1 << 16  # of a step
 _LONGEST_STEP_S = 2.0  # longer steps are not taken again
 
 # Audit events of Python (PEP 578) before something that lasts longer than the process.
@@ -30,8 +32,10 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _complete = None
 _most_steps = 0
 _began_s = 0.0
-_step_began_ns = _left_out_ns = 0
-_steps_ns = []
+_step_began_ns = 0
+_core = None
+_samples = None  # a buffer
+_steps = []  # of each step: the CPU time at its begin, at every few pieces of work, at its end
 
 
 def fits():
@@ -48,13 +52,13 @@ def _longest_step_s():
 
 
 def _limit_s():
-    return _ENOUGH_S + 2 * _longest_step_s()
+    return _LATEST_S + 2 * _longest_step_s()
 
 
-def begin(complete):
+def begin(core, complete):
     """The first step begins. `complete()` is called once: it writes what `append` is for, and does not return."""
-    global _complete, _most_steps, _began_s, _step_began_ns
-    _complete = complete
+    global _core, _samples, _complete, _most_steps, _began_s
+    _core, _samples, _complete = core, (ctypes.c_int64 * _MOST_SAMPLES)(), complete
     _most_steps = _MOST_STEPS if process.ranks()["local_world_size"] == 1 else _MOST_STEPS_OF_RANKS
     sys.addaudithook(_before_event)
     sys.excepthook = lambda *_: complete()
@@ -64,7 +68,14 @@ def begin(complete):
     if not os.environ.get("GPUCAST_DEBUG"):
         _silence()
     threading.Thread(target=_end_later, args=(os.getpid(), _limit_s()), name="gpucast-unobserved", daemon=True).start()
-    _began_s, _step_began_ns = time.monotonic(), process.issuing_cpu_ns()
+    _began_s = time.monotonic()
+    _begin_step()
+
+
+def _begin_step():
+    global _step_began_ns
+    _core.gpucast_vgpu_sample_cpu(_samples, 0)
+    _step_began_ns = process.issuing_cpu_ns()
 
 
 def _silence():
@@ -99,19 +110,29 @@ def _end_later(pid, seconds):
         _complete()
 
 
-def leave_out(ns):
-    """This CPU time is not the step's: a batch of the loader."""
-    global _left_out_ns
-    _left_out_ns += ns
+def leave_out(began_ns):
+    """CPU time since then is not the step's: a batch of the loader."""
+    _core.gpucast_vgpu_leave_out_cpu(process.issuing_cpu_ns() - began_ns)
 
 
 def step_ended(at_ns):
-    global _step_began_ns, _left_out_ns
-    _steps_ns.append(at_ns - _step_began_ns - _left_out_ns)
-    if len(_steps_ns) >= _most_steps or time.monotonic() - _began_s > _ENOUGH_S:
+    count = _core.gpucast_vgpu_sample_cpu(_samples, _MOST_SAMPLES)
+    _steps.append([_step_began_ns, *_samples[:count], at_ns])
+    took_s = (at_ns - _steps[0][0]) * 1e-9
+    if len(_steps) >= _most_steps or took_s > _ENOUGH_S or time.monotonic() - _began_s > _LATEST_S:
         _complete()
-        return
-    _left_out_ns, _step_began_ns = 0, process.issuing_cpu_ns()
+    else:
+        _begin_step()
+
+
+def _least_by_pieces():
+    """Other programs make caches cold, for milliseconds at a time, and no whole step is free of that. So each step is divided at the same
+    pieces of its work, and the least time of each part counts."""
+    by_length = {}
+    for step in _steps:
+        by_length.setdefault(len(step), []).append([end - begin for begin, end in zip(step, step[1:])])
+    alike = max(by_length.values(), key=len)
+    return sum(max(0, min(times)) for times in zip(*alike))
 
 
 def end():
@@ -122,9 +143,10 @@ def end():
 
 def append(paths):
     """Adds the record to the written history files at `paths`."""
-    if not _steps_ns:
+    if not _steps:
         return
-    line = json.dumps({"record": "unobserved_steps", "cpu_ns": _steps_ns}) + "\n"
+    record = {"record": "unobserved_steps", "least_ns": _least_by_pieces(), "cpu_ns": [step[-1] - step[0] for step in _steps]}
+    line = json.dumps(record) + "\n"
     for path in paths:
         with open(path, "a", encoding="utf-8") as file:
             file.write(line)

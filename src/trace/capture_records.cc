@@ -229,9 +229,12 @@ void read_loader_record(Reading& reading, od::object /*object*/) {
 
 void read_unobserved_steps(Reading& reading, od::object object) {
   std::vector<int64_t>& steps = reading.trace.observed.unobserved_ns;
+  int64_t least_ns = 0;
   each_field(object, [&](std::string_view key, auto value) {
+    if (key == "least_ns") (void)set_int(value, &least_ns);
     if (key == "cpu_ns") steps = integers_of(value);
   });
+  if (!steps.empty()) steps.insert(steps.begin(), least_ns);
   if (!steps.empty() && std::ranges::all_of(steps, [](int64_t ns) { return ns > 0 && ns <= kLastNs; })) return;
   steps.clear();
   reading.problem(Problem::bad_record, "'unobserved_steps'");

@@ -66,9 +66,9 @@ HostObservation observe_host(const Trace& trace, double observed_ns) {
   out.yardstick_ns = observed.yardstick_ns;
   out.timed = !observed.hooks_us.empty();
   if (!observed.unobserved_ns.empty()) {
-    std::vector<int64_t> steps = observed.unobserved_ns;
+    out.unobserved_ns = static_cast<double>(observed.unobserved_ns.front());
+    std::vector<int64_t> steps(observed.unobserved_ns.begin() + 1, observed.unobserved_ns.end());
     std::ranges::sort(steps);
-    out.unobserved_ns = static_cast<double>(steps.front());
     out.middle_unobserved_ns = static_cast<double>(steps[steps.size() / 2]);
     out.unobserved_steps = static_cast<int64_t>(steps.size());
   }

@@ -687,19 +687,20 @@ TEST(StepOperations, OtherProgramsDoNotChangeTheHostsSpeed) {
   EXPECT_LT(scale("[1,0,2,2000,3,4000]", R"(["mark",12,0,0,1006540,"step",3,2400])"), 0.6);
 }
 
-// Steps that ran after the capture, without hooks. The quickest counts; what the recorded steps took does not.
+// Steps that ran after the capture, without hooks. Their quickest parts count; what the recorded steps took does not.
 TEST(StepOperations, UnobservedStepsShowTheHostsTime) {
   const auto with = [](const std::string& record) {
     std::vector<std::string> lines = kLines;
     lines.push_back(record);
     return step_operations(trace_of(lines));
   };
-  const StepOperations step = with(R"({"record":"unobserved_steps","cpu_ns":[450000,250000,300000]})");
-  EXPECT_EQ(step.host.unobserved_ns, 250'000);
+  const StepOperations step = with(R"({"record":"unobserved_steps","least_ns":240000,"cpu_ns":[450000,250000,300000]})");
+  EXPECT_EQ(step.host.unobserved_ns, 240'000);
   EXPECT_EQ(step.host.middle_unobserved_ns, 300'000);
   EXPECT_EQ(step.host.unobserved_steps, 3);
-  EXPECT_DOUBLE_EQ(host_scale(step.host, step_constants()) * static_cast<double>(step.host_ns), 250'000);
-  for (const char* damaged : {R"({"record":"unobserved_steps","cpu_ns":[450000,-1]})", R"({"record":"unobserved_steps"})"})
+  EXPECT_DOUBLE_EQ(host_scale(step.host, step_constants()) * static_cast<double>(step.host_ns), 240'000);
+  for (const char* damaged : {R"({"record":"unobserved_steps","least_ns":1,"cpu_ns":[450000,-1]})", R"({"record":"unobserved_steps","cpu_ns":[450000]})",
+                              R"({"record":"unobserved_steps"})"})
     EXPECT_EQ(with(damaged).host.unobserved_ns, 0) << damaged;
 }
 

@@ -189,8 +189,11 @@ GPUCAST_VGPU_API void gpucast_vgpu_mark(int64_t sequence);  // aligns the log wi
 GPUCAST_VGPU_API int gpucast_vgpu_used();                   // 1 once any CUDA call was made
 // Writes the log of one device, and the records that belong to no device. 0, or errno.
 GPUCAST_VGPU_API int gpucast_vgpu_write_log(const char* path, int device);
-// CPU time of the threads that have submitted work so far.
+// CPU time of the threads that have submitted work so far, less what was left out.
 GPUCAST_VGPU_API int64_t gpucast_vgpu_issuing_cpu_ns();
+GPUCAST_VGPU_API void gpucast_vgpu_leave_out_cpu(int64_t ns);
+// From here on this time is sampled at every 8th piece of work. Returns the number of samples since the last call, and writes them.
+GPUCAST_VGPU_API int64_t gpucast_vgpu_sample_cpu(int64_t* samples_ns, int64_t most);
 // The user's code has ended, so other ranks need not wait for this one.
 GPUCAST_VGPU_API void gpucast_vgpu_leave_ranks();
 // The devices on which memory was allocated, in the order of first use. The pointer stays valid until the process ends.

@@ -77,7 +77,19 @@ def short(report):
     }
 
 
-HEADER = ("script", "machine", "runs", "step, median ms", "least", "most", "host, median ms", "least", "most", "bound", "intervals that hold the median")
+HEADER = (
+    "script",
+    "machine",
+    "runs",
+    "step, median ms",
+    "least",
+    "most",
+    "host, median ms",
+    "least",
+    "most",
+    "bound",
+    "intervals that hold the median",
+)
 
 
 def table(rows):

@@ -85,10 +85,10 @@ struct LoaderFigures {
   std::vector<std::string> notes;                         // whole sentences
 };
 
-// CPU time of this machine's host in the steps that ran unobserved. The quickest counts.
+// CPU time of this machine's host in the steps that ran unobserved. The quickest parts count.
 struct HostSteps {
   int64_t count = 0;
-  double least_ns = 0, middle_ns = 0;  // the quickest, and the median
+  double least_ns = 0, middle_ns = 0;  // the quickest parts of all steps, and the median step
 };
 
 // A measured step, and the prediction for it.
@@ -127,7 +127,7 @@ struct StepTimes {
   int64_t samples = 0, tokens = 0;  // of each step; 0: unknown
   double coverage = 0;              // share of launches with a known operator or call
   double model_flops = 0, hardware_flops = 0;
-  double server_speed = 0;  // the host of an A100, relative to this machine; 0: unknown
+  double server_speed = 0;              // the host of an A100, relative to this machine; 0: unknown
   std::optional<HostSteps> host_steps;  // unset: no step ran unobserved
   std::vector<CardTime> cards;
   std::optional<LoaderFigures> loader;  // unset: the capture does not have it (older ones)

@@ -421,7 +421,8 @@ def _count_rounds(complete, now_ns):
                 operators.after_step(rounds)
             counter.rounds = rounds
             if process.state == process.UNOBSERVED:
-                return unobserved.step_ended(now_ns)
+                unobserved.step_ended(now_ns)
+                return
             _forget_old_nodes()
             repeats = armed and horizon.seen_enough()
     except Exception as error:

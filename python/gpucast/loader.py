@@ -24,7 +24,7 @@ _loaders = {}  # number -> its description
 _numbers = weakref.WeakKeyDictionary()  # DataLoader -> number
 _of_iterator = weakref.WeakKeyDictionary()  # iterator -> number
 _kept = []
-_taken = []  # the first batches of all loaders: (number, unix_us, wall_us, the process's cpu_us, that of threads that submit work)
+_taken = []  # the first batches of all loaders: (number, unix_us, wall_us, cpu_us of the process, cpu_us of the threads that submit work)
 
 
 def install(torch):

@@ -1,4 +1,4 @@
-"""The host's time of a step that nobody observes. When the capture is written, the script goes on for a few steps, without our module hooks and
+"""The host's time of a step without observation. When the capture is written, the script goes on for a few steps, without our module hooks and
 without records of its allocations. Only the CPU time of the threads that submit work is kept.
 
 The script was to end here. So in these steps its output goes nowhere, and when it is about to change a file, start a program or connect to

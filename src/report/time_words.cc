@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kFar = 3;             // a known step that differs from the expected one by this factor may belong to another job
 constexpr double kFasterServer = 1.2;  // a smaller difference of two hosts is not worth a word
-constexpr double kDisagreeing = 1.25;  // the median of steps over the quickest, from which on it is worth a word
+constexpr double kDisagreeing = 1.25;  // the median of steps over the quickest; a smaller difference is usual
 constexpr double kMuchUnknown = 0.05;  // less of the GPU's time in unknown work is not worth a word
 
 std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
@@ -85,8 +85,9 @@ std::string host_words(const StepTimes& times, const CardTime& card) {
 }
 
 std::string host_steps_words(const StepTimes& times) {
-  if (!times.host_steps || times.host_steps->count < 3 || times.host_steps->middle_ns < kDisagreeing * times.host_steps->least_ns) return "";
-  return fmt::format("the host's time differs: {} in the quickest of {} steps, {} in the median; the quickest counts",
+  if (!times.host_steps || times.host_steps->count < 3 || times.host_steps->middle_ns < kDisagreeing * times.host_steps->least_ns)
+    return "";
+  return fmt::format("the host's time differs: {} for the quickest parts of {} steps, {} in the median; the quickest count",
                      time_text(times.host_steps->least_ns), times.host_steps->count, time_text(times.host_steps->middle_ns));
 }
 

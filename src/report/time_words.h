@@ -15,7 +15,7 @@ std::string cost_words(const StepTimes& times, const CardTime& card);  // "an ep
 std::string money_text(double amount);                                 // "12.4", of any currency
 std::string long_time_text(double ns);                                 // "2.31 h"
 std::string bound_words(const CardTime& card);                         // "host-bound: the host works 3.1 ms, the GPU 1.2 ms"
-std::string host_steps_words(const StepTimes& times);  // if the host's time differs from step to step; or ""
+std::string host_steps_words(const StepTimes& times);                  // if the host's time differs from step to step; or ""
 std::string host_words(const StepTimes& times, const CardTime& card);  // if another host would be faster; or ""
 std::string bound_words(const LoaderChoice& choice);                   // "loader (cores)"
 std::string loader_words(const LoaderFigures& figures);                // "DataLoader of ImageFolder: batches of 32, 1 worker"

@@ -25,7 +25,7 @@ TEST(TimeWords, StepsThatDisagreeSaySo) {
   EXPECT_EQ(host_steps_words(times), "");
   times.host_steps->middle_ns = 15e6;
   EXPECT_EQ(host_steps_words(times),
-            "the host's time differs: 10.0 ms in the quickest of 8 steps, 15.0 ms in the median; the quickest counts");
+            "the host's time differs: 10.0 ms for the quickest parts of 8 steps, 15.0 ms in the median; the quickest count");
 }
 
 }  // namespace

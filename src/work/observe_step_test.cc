@@ -699,8 +699,8 @@ TEST(StepOperations, UnobservedStepsShowTheHostsTime) {
   EXPECT_EQ(step.host.middle_unobserved_ns, 300'000);
   EXPECT_EQ(step.host.unobserved_steps, 3);
   EXPECT_DOUBLE_EQ(host_scale(step.host, step_constants()) * static_cast<double>(step.host_ns), 240'000);
-  for (const char* damaged : {R"({"record":"unobserved_steps","least_ns":1,"cpu_ns":[450000,-1]})", R"({"record":"unobserved_steps","cpu_ns":[450000]})",
-                              R"({"record":"unobserved_steps"})"})
+  for (const char* damaged : {R"({"record":"unobserved_steps","least_ns":1,"cpu_ns":[450000,-1]})",
+                              R"({"record":"unobserved_steps","cpu_ns":[450000]})", R"({"record":"unobserved_steps"})"})
     EXPECT_EQ(with(damaged).host.unobserved_ns, 0) << damaged;
 }
 

@@ -69,10 +69,10 @@ struct StepBatch {
 
 // How long the host worked in the observed step and in others, and how much the observation recorded meanwhile.
 struct HostObservation {
-  double observed_ns = 0;              // as StepOperations::host_ns
-  double own_ns = 0;                   // the observed step, less the loader and timed hooks; 0: unknown
-  double other_ns = 0;                 // the fastest of the other steps, likewise; 0: there is none
-  double unobserved_ns = 0;            // CPU time of the quickest step without hooks; 0: there is none. The next three then do not count
+  double observed_ns = 0;    // as StepOperations::host_ns
+  double own_ns = 0;         // the observed step, less the loader and timed hooks; 0: unknown
+  double other_ns = 0;       // the fastest of the other steps, likewise; 0: there is none
+  double unobserved_ns = 0;  // CPU time of the quickest parts of steps without hooks; 0: none ran. Then only it and observed_ns count
   double middle_unobserved_ns = 0;     // the median of these steps
   int64_t unobserved_steps = 0;        // their number
   bool alone = true;                   // the capture has no end of an earlier step

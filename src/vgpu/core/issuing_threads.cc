@@ -35,7 +35,7 @@ Issuing& issuing() {
   return *kIssuing;
 }
 
-constexpr uint32_t kSampledWork = 8;  // one sample for so many pieces of work
+constexpr uint32_t kSampledWork = 8;  // one sample for this number of pieces of work
 constexpr size_t kMostSamples = 1 << 20;
 std::atomic<bool> g_samples{false};
 std::atomic<uint32_t> g_submitted{0};  // since the sampling began

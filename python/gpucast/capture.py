@@ -239,7 +239,7 @@ def end(reason, exit_code=0, step_ended=False):
 
 def _goes_on_unobserved(complete, done):
     """Values that are followed take far more of the host's time than PyTorch: then such a step shows nothing."""
-    if shadow_values.on() or not unobserved.fits():
+    if not session.settings().get("measure_host") or shadow_values.on() or not unobserved.fits():
         return False
     hooks.leave_modules_alone()
     process.torch.cuda.memory._record_memory_history(enabled=None)

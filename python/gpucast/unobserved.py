@@ -6,6 +6,7 @@ another machine, or when it ends, it stands still instead."""
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import sys
@@ -79,10 +80,22 @@ def _begin_step():
 
 
 def _silence():
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
+    """What the script prints, or writes to a file that it holds open, goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in [1, 2, *_files_open_for_writing()]:
         with contextlib.suppress(OSError):
             os.dup2(nowhere, descriptor)
+
+
+def _files_open_for_writing():
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            path = os.readlink(f"/proc/self/fd/{name}")
+            is_file = path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/memfd:", session.path("")))
+            if is_file and fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                found.append(int(name))
+    return found
 
 
 def _before_event(event, arguments):

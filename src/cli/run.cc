@@ -187,6 +187,8 @@ run::RunSettings settings_of(const RunCommand& options) {
   settings.values = options.values;
   settings.assume = options.assume;
   settings.measure_loader = options.measure_loader;
+  // A kept capture and `gpucast time -- COMMAND` are for step times. A batch makes many runs, mostly for memory.
+  settings.measure_host = !options.output.empty() && !options.as_job;
   settings.command = options.command;
   apply_what_ifs(options, &settings);
   return settings;

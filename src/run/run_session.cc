@@ -91,6 +91,7 @@ void write_session(const std::string& session_folder, const std::string& library
   session["values"] = settings.values;
   session["assume"] = settings.assume;
   session["measure_loader"] = settings.measure_loader;
+  session["measure_host"] = settings.measure_host;
   session["world_size"] = settings.world_size;
   session["ranks"] = settings.ranks;
   session["library_dir"] = library_folder;

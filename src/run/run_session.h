@@ -35,6 +35,7 @@ struct RunSettings {
   int64_t gpus = 1;                  // number of cards in the virtual machine
   double timeout_s = 0;              // 0: none
   bool measure_loader = false;       // measure it once the capture is complete
+  bool measure_host = false;         // let a few more steps run unobserved
   std::vector<std::string> command;  // what is started
   std::vector<std::string> typed;    // as the user typed it; empty: same as `command`
   double run_s = 0;                  // duration of the run, once it has ended

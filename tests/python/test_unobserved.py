@@ -7,11 +7,13 @@ import os, signal, sys, torch
 from torch import nn
 model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(10))).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
+log = open("log", "a")
 for step in range(1, {steps} + 1):
     optimizer.zero_grad()
     model(torch.zeros(8, 64, device="cuda")).sum().backward()
     optimizer.step()
     print(f"[step {{step}}]", flush=True)
+    print(step, file=log, flush=True)
     if step > 3:
         {after}
 open("end", "w").close()
@@ -19,8 +21,8 @@ open("end", "w").close()
 
 
 def test_their_times_are_the_only_trace(gpucast, tmp_path):
-    with_more = gpucast(SCRIPT.format(steps=100, after="print('[after]', flush=True)"))
-    ends = gpucast(SCRIPT.format(steps=3, after="pass"))
+    with_more = gpucast(SCRIPT.format(steps=100, after="print('[after]', flush=True)"), fresh=True)
+    ends = gpucast(SCRIPT.format(steps=3, after="pass"), fresh=True)
     times = with_more.capture.one("unobserved_steps")
     assert 3 <= len(times["cpu_ns"]) <= 20
     assert 0 < times["least_ns"] <= min(times["cpu_ns"])
@@ -44,17 +46,18 @@ def test_their_times_are_the_only_trace(gpucast, tmp_path):
     ],
 )
 def test_whatever_the_script_does_the_capture_is_whole(gpucast, tmp_path, after):
-    run = gpucast(SCRIPT.format(steps=100, after=after))
+    run = gpucast(SCRIPT.format(steps=100, after=after), fresh=True)
     assert run.code == 0, run.err
     assert "ValueError" not in run.err
     end = run.capture.one("end")
     assert end["reason"] == "steps" and end["optimizer_steps"] == 3
-    assert [path.name for path in (tmp_path / "job").iterdir() if path.name != "train.py"] == []
+    assert {path.name for path in (tmp_path / "job").iterdir()} == {"train.py", "log"}
+    assert (tmp_path / "job/log").read_text().split() == ["1", "2"], "the run ends within step 3's optimizer.step()"
 
 
 @pytest.mark.once
 def test_a_script_that_hangs_ends(gpucast):
-    run = gpucast(SCRIPT.format(steps=100, after="__import__('time').sleep(1000)"), timeout=60)
+    run = gpucast(SCRIPT.format(steps=100, after="__import__('time').sleep(1000)"), timeout=60, fresh=True)
     assert run.code == 0, run.err
     assert run.capture.one("end")["reason"] == "steps"
 
@@ -76,5 +79,5 @@ for x in DataLoader(Works(), batch_size=2):
     model(x.cuda()).sum().backward()
     optimizer.step()
 """
-    times = gpucast(script).capture.one("unobserved_steps")
+    times = gpucast(script, fresh=True).capture.one("unobserved_steps")
     assert times["least_ns"] < 5e6 and min(times["cpu_ns"]) < 5e6, "a batch takes 10 ms and more"

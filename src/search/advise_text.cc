@@ -135,9 +135,9 @@ void write_patches_of(const Advice& advice, TextWriter* out) {
   out->line(out->bold("Patches"));
   for (const Patch& patch : advice.patches) {
     const std::string name = name_of(advice.points[patch.point]);
-    std::string by_hand;
-    for (const ByHand& one : patch.by_hand) by_hand += (by_hand.empty() ? "; by hand: " : ", ") + one.what_if;
-    out->wrapped("  ", (patch.path.empty() ? "none for " + name : printable(patch.path)) + by_hand, 4);
+    std::string line = patch.path.empty() ? fmt::format("none for {}", name) : printable(patch.path);
+    for (size_t i = 0; i < patch.by_hand.size(); ++i) line += fmt::format("{}{}", i == 0 ? "; by hand: " : ", ", patch.by_hand[i].what_if);
+    out->wrapped("  ", line, 4);
   }
   out->line("  Each says what it changes, and how to apply and run it.");
 }

@@ -43,7 +43,7 @@ std::vector<std::string> header_of(const Advice& advice, const AdvisedPoint& poi
   std::string figures = format_bytes(point.peak_reserved_bytes) + " reserved at its peak";
   if (point.samples_per_s > 0) figures += fmt::format(", {:.4g} samples/s", point.samples_per_s);
   lines.push_back(figures);
-  lines.push_back("apply it in the folder of the command: patch -p1 < FILE, or git apply FILE");
+  lines.emplace_back("apply it in the folder of the command: patch -p1 < FILE, or git apply FILE");
   lines.push_back("run it as: " + shell_quote(patch.command));
   if (!point.settings.empty()) lines.push_back("with " + settings_to_write(point.settings));
   return lines;

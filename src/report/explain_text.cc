@@ -261,7 +261,8 @@ void write_blocks(const Explanation& e, TextWriter* out) {
 std::string signed_bytes(int64_t bytes) { return bytes < 0 ? "-" + format_bytes(-bytes) : format_bytes(bytes); }
 
 bool saves(const Remedy& remedy) {
-  return remedy.saved_reserved_bytes > 0 || (remedy.by != RemedyBy::replay && remedy.saved_allocated_bytes > 0);
+  if (remedy.saved_reserved_bytes != 0) return remedy.saved_reserved_bytes > 0;
+  return remedy.by != RemedyBy::replay && remedy.saved_allocated_bytes > 0;
 }
 
 void write_computed(const Explanation& e, TextWriter* out) {

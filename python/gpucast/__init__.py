@@ -27,6 +27,7 @@ Each module imports only modules further down in this list; lower ones call high
     clock             `gpucast run --real-time` and `--warp`: a process on the card's clock, which records nothing
     ending            why a process ended, the messages to the supervisor, standing still
     checkpoints       saving checkpoints does nothing
+    made_folders      folders that the script made and left empty go with the run
     values            values read from the card, where zero is no useful answer
     imagined_ranks    ranks that do not run here, under `--world-size`
     groups            the ranks of each of NCCL's communicators

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from . import checkpoints, patching, process, session, steps
+from . import checkpoints, made_folders, patching, process, session, steps
 
 _GO_TIMEOUT_S = 20  # a script at its end waits this long for the supervisor to stop the other processes
 
@@ -91,6 +91,7 @@ def written(what, write, reason, exit_code):
     _flush()
     if reason in ("steps", "timeout"):
         patching.safely(session.remove_torch_folder)
+        patching.safely(made_folders.remove_empty)
     try:
         details = write(reason, exit_code) or {}
         name, text = exception or (None, None)

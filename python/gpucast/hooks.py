@@ -4,7 +4,22 @@ import sys
 import threading
 from bisect import bisect_right
 
-from . import checkpoints, compiled, ending, graph, horizon, loops, operators, patching, places, process, steps, tensors, unobserved
+from . import (
+    checkpoints,
+    compiled,
+    ending,
+    graph,
+    horizon,
+    loops,
+    made_folders,
+    operators,
+    patching,
+    places,
+    process,
+    steps,
+    tensors,
+    unobserved,
+)
 
 _LAST_SEQUENCE_NUMBER = 2**64 - 1  # autograd gives it to AccumulateGrad nodes
 _MAX_GRAPH_NODES = 1_000_000
@@ -36,6 +51,7 @@ def install_at_import(torch, enough):
     register_optimizer_step_pre_hook(_before_optimizer_step)
     register_optimizer_step_post_hook(_after_optimizer_step)
     checkpoints.install(torch)
+    made_folders.install()
 
 
 def install_at_cuda_start(torch):

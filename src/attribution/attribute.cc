@@ -373,6 +373,34 @@ struct Rules {
   }
 };
 
+// Step 1 begins with its first input. What the script makes between the model and that (a copy for EMA, a second model) is of no step.
+void begin_step_1_with_its_data(const Trace& trace, const Lifetimes& lifetimes, Attribution* out) {
+  const auto of_data = [](const Span& span) { return span.step == 1 && span.phase == Phase::data; };
+  auto span = std::find_if(out->spans.begin(), out->spans.end(), [](const Span& s) { return s.step > 0; });
+  while (span != out->spans.end() && of_data(*span)) {
+    const auto is_input = [&](size_t i) { return out->blocks[i].category == Category::inputs; };
+    uint32_t begin = span->end;
+    for (size_t i = 0; i < out->blocks.size() && lifetimes.blocks[i].alloc_event < span->end && begin == span->end; ++i) {
+      const uint32_t event = lifetimes.blocks[i].alloc_event;
+      if (event < span->begin) continue;
+      if (is_input(i))
+        begin = event;
+      else
+        out->blocks[i].step = 0;
+    }
+    while (begin < span->end && begin > span->begin && trace.events[begin - 1].kind == EventKind::segment_alloc) --begin;  // for the input
+    if (begin > span->begin && begin < span->end) {
+      Span before = *span;
+      before.end = span->begin = begin;
+      before.step = 0;
+      out->spans.insert(span, before);
+      return;
+    }
+    if (begin == span->begin) return;
+    span++->step = 0;
+  }
+}
+
 }  // namespace
 
 Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* problems) {
@@ -402,6 +430,7 @@ Attribution attribute(const Trace& trace, const Lifetimes& lifetimes, Problems* 
   rules.explain_activations();
   rules.explain_intermediate_gradients();
   rules.explain_temporaries();
+  begin_step_1_with_its_data(trace, lifetimes, &out);
   return out;
 }
 

@@ -80,6 +80,24 @@ TEST(Attribution, EveryBlockOfATrainingStepHasItsCategory) {
   EXPECT_EQ(r.problems[Problem::tensor_without_block].count, 0);
 }
 
+TEST(Attribution, StepOneBeginsWithItsFirstInput) {
+  Program p;
+  p.begin(MarkedPhase::model_to_device);
+  p.alloc("weight", 4 * kMiB);
+  p.end(MarkedPhase::model_to_device);
+  p.alloc("average", 4 * kMiB);  // a copy of the model
+  p.alloc("batch", 3 * kMiB);
+  p.copy_to("batch");
+  p.begin(MarkedPhase::forward);
+  p.alloc("hidden", kMiB);
+  p.end(MarkedPhase::forward);
+  const Result r = attribute_program(p);
+  expect_totals_match(r);
+  EXPECT_EQ(block(r, p, "average").step, 0);
+  EXPECT_EQ(block(r, p, "batch").step, 1);
+  EXPECT_EQ(block(r, p, "hidden").step, 1);
+}
+
 TEST(Attribution, CategoriesAtThePeakByHand) {
   const Program p = training_step();
   const Result r = attribute_program(p);

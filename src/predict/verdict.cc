@@ -50,15 +50,20 @@ Judgement judge_need(const MemoryNeed& need, const Beside& beside, int64_t total
   }
   if (out.device.request_bytes <= total_bytes) {
     out.verdict = Verdict::fits;
-    out.reason = fmt::format("{} to spare", format_bytes(total_bytes - out.device.request_bytes));
+    out.reason = fmt::format("{} to spare", format_bytes(total_bytes - out.device.expected_bytes));
+    if (out.device.request_bytes > out.device.expected_bytes) {
+      out.reason += fmt::format(", at worst {}", format_bytes(total_bytes - out.device.request_bytes));
+    }
     return out;
   }
   out.verdict = Verdict::tight;
   if (reserved + beside.least_bytes <= total_bytes) {
-    const bool expected_fits = out.device.expected_bytes <= total_bytes;
-    out.reason = fmt::format("within the uncertainty of the card's memory outside PyTorch: {} by the expected estimate",
-                             expected_fits ? format_bytes(total_bytes - out.device.expected_bytes) + " to spare"
-                                           : format_bytes(out.device.expected_bytes - total_bytes) + " short");
+    const std::string distances = out.device.expected_bytes <= total_bytes
+                                      ? fmt::format("{} to spare, at worst {} short", format_bytes(total_bytes - out.device.expected_bytes),
+                                                    format_bytes(out.device.request_bytes - total_bytes))
+                                      : fmt::format("{} short, at best {} to spare", format_bytes(out.device.expected_bytes - total_bytes),
+                                                    format_bytes(total_bytes - reserved - beside.least_bytes));
+    out.reason = distances + ": the card's memory outside PyTorch is not known exactly";
     return out;
   }
   // PyTorch's reserved memory does not fit. PyTorch gives cached memory back before it fails; a replay shows whether that is enough.

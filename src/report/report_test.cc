@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "src/report/next_command.h"
+#include "src/report/text_writer.h"
 
 namespace gpucast {
 namespace {
@@ -50,6 +51,19 @@ TEST(TextReport, KeepsToItsColumnsAndLines) {
     EXPECT_TRUE(line.empty() || line.back() != ' ') << line;
   }
   EXPECT_LE(count, 54);
+}
+
+TEST(TextWriter, BreaksALongNameAfterAPart) {
+  TextWriter out;
+  const std::string module = "encoder.layers." + std::string(70, 'a') + ".attention.projection";
+  out.wrapped("  in ", module);
+  EXPECT_EQ(out.take(), "  in encoder.layers." + std::string(70, 'a') + ".\n     attention.projection\n");
+}
+
+TEST(TextWriter, BreaksAWordWithoutParts) {
+  TextWriter out;
+  out.wrapped("", std::string(kColumns + 1, 'a'));
+  EXPECT_EQ(out.take(), std::string(kColumns, 'a') + "\na\n");
 }
 
 TEST(TextReport, VerdictFirstAndNoColourUnlessAsked) {

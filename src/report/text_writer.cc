@@ -20,6 +20,13 @@ size_t bytes_of(std::string_view text, size_t columns) {
   return at;
 }
 
+// As much of a word as a line has room for, if possible up to the end of a name: `layers.0.` of `layers.0.attention`.
+std::string_view beginning(std::string_view word, size_t room) {
+  const std::string_view out = word.substr(0, std::max<size_t>(1, bytes_of(word, room)));
+  const size_t end = out.find_last_of("./,:=_-");
+  return end == std::string_view::npos || end < out.size() / 2 ? out : out.substr(0, end + 1);
+}
+
 }  // namespace
 
 std::string TextWriter::paint(std::string_view text, const char* code) const {
@@ -49,7 +56,7 @@ void TextWriter::wrapped(const std::string& first, std::string_view text, size_t
       empty = true;
     }
     if (!empty) current += ' ';
-    word = word.substr(0, std::max<size_t>(1, bytes_of(word, kColumns - std::min(kColumns, width(current)))));
+    if (const size_t room = kColumns - std::min(kColumns, width(current)); width(word) > room) word = beginning(word, room);
     current += word;
     empty = false;
     text.remove_prefix(word.size());

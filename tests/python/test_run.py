@@ -405,18 +405,22 @@ def test_output_through_a_pipe_is_not_lost(gpucast):
 
 @pytest.mark.once
 def test_no_checkpoint_is_written(gpucast):
-    """Except files saved before anything was on the card."""
+    """Except files saved before anything was on the card. Folders for checkpoints go, too, unless they hold something."""
     script = train_script(
         after_step="""torch.save(model.state_dict(), "model.pt")
 import pathlib
 torch.save(obj=model, f=pathlib.Path("best.pt"))"""
-    ).replace("model = ", "torch.cuda.init()\ntorch.save(torch.ones(3), 'data.pt')\nassert torch.load('data.pt').sum() == 3\nmodel = ")
+    ).replace(
+        "model = ",
+        "import os\nos.makedirs('out/best')\nos.makedirs('log/run')\nopen('log/run/1', 'w')\ntorch.cuda.init()\ntorch.save(torch.ones(3), 'data.pt')\nassert torch.load('data.pt').sum() == 3\nmodel = ",
+    )
     checkpoint = gpucast.job / "model.pt"
     checkpoint.write_bytes(b"real")
     done = gpucast(script)
     assert done.code == 0, done.err
     assert checkpoint.read_bytes() == b"real"
     assert not (gpucast.job / "best.pt").exists()
+    assert not (gpucast.job / "out").exists() and (gpucast.job / "log/run/1").exists()
     (warning,) = [line for line in done.capture.all("warning") if line["code"] == "checkpoint_not_written"]
     assert "model.pt" in warning["message"] and "best.pt" in warning["message"]
 

@@ -26,6 +26,7 @@ class Prediction:
     host_ms: float = 0.0
     unknown_share: float = 0.0
     coverage: float = 1.0
+    card_measured: bool = False  # its constants are measured, not only the datasheet's
 
 
 def file_of(folder, job):
@@ -39,7 +40,7 @@ def captures(gpucast, rows, folder, at_once=None):
     """{job name: capture file}, and {job name: why there is none}. Existing captures are not made again."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {row.job["name"]: row.job for row in rows}
-    todo = [{**job, "output": str(file_of(folder, job).resolve()), "force": True} for job in wanted.values()]
+    todo = [{**job, "output": str(file_of(folder, job).resolve()), "force": True, "measure_host": True} for job in wanted.values()]
     results = folder / "runs.jsonl"
     # A removed file is made again.
     there = {job["name"] for job in todo if Path(job["output"]).exists()}
@@ -104,6 +105,7 @@ def read_card(card):
         card["host_ns"] / 1e6,
         card["unknown_share"],
         card["coverage"],
+        card["card_measured"],
     )
 
 

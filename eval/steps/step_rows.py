@@ -12,8 +12,11 @@ import re
 import statistics
 from pathlib import Path
 
+from eval import ROOT
 from eval.data_sets import card_of, read_csv
+from eval.ranks import lambda_ddp
 from eval.steps.split import architecture
+from eval.truth import measured_jobs
 
 MODELS = Path(__file__).resolve().parent / "models"
 STEPS = 2  # the second is observed
@@ -279,6 +282,48 @@ def lambda_resnet50(options):
     return rows
 
 
+def lambda_suite(options):
+    """ResNet-50, SSD and BERT of NVIDIA's examples on one card: the median over a card's systems of one release."""
+    speeds = {}
+    for name, model, is_half, samples_per_s in lambda_ddp.figures_of(options.data):
+        found = lambda_ddp.system_of(name)
+        if found and found[4] == 1:
+            card, memory, _, software, _ = found
+            speeds.setdefault((card, memory, software, model, is_half), set()).add(samples_per_s)
+    rows = []
+    for (card, memory, software, model, is_half), some in sorted(speeds.items()):
+        batch, precision = lambda_ddp.BATCHES[memory][model][is_half], "fp16" if is_half else "fp32"
+        share = lambda_ddp.bert_share(batch, 1) if "bert" in model else 1
+        words = ["--model", model, "--batch", batch, *(["--half"] if is_half else [])]
+        command = [options.python, str(lambda_ddp.SCRIPT), *map(str, words)]
+        made = {"name": f"lambda-suite-{model}-{precision}-b{batch}", "command": command, "gpu": "h200", "steps": STEPS, "world_size": 1}
+        measured_ms = 1000 * batch / statistics.median(some) / min(1, share)
+        rows.append(Row(f"{card} {software} {made['name']}", "lambda-suite", card, model, precision, measured_ms, made))
+    return rows
+
+
+# --- Our own measurements ----------------------------------------------------------------------------------------------------------------
+
+
+def own(options):
+    """Whole trainings that eval/truth/measure_training.py measured."""
+    rows = []
+    for file in sorted((ROOT / "eval/truth").glob("*/steps.jsonl.gz")):
+        source, trainings = measured_jobs.trainings(file)
+        card = card_of(source["card"].removeprefix("NVIDIA "))
+        for line in trainings:
+            words = json.dumps(line["job"])
+            name = "own-" + hashlib.sha1(words.encode()).hexdigest()[:12]
+            made = {
+                "name": name,
+                "command": [options.python, str(measured_jobs.TRAINING), words, "--steps", "100"],
+                "gpu": card,
+                "steps": STEPS + 1,
+            }
+            rows.append(Row(f"{card} {name}", "own", card, line["job"]["model"], line["job"]["precision"], line["wall_ms"], made))
+    return rows
+
+
 # --- NVIDIA ------------------------------------------------------------------------------------------------------------------------------
 
 # The tables have no batch for these; their configurations of a DGX-1 do: {model: (ours, image, optimizer, {(precision, memory): batch})}.
@@ -357,4 +402,6 @@ TABLES = {
     "torchvision": torchvision,
     "lambda": lambda_resnet50,
     "nvidia": nvidia,
+    "lambda-suite": lambda_suite,
+    "own": own,
 }

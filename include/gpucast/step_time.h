@@ -102,6 +102,7 @@ struct CardTime {
   bool measured_card = false;          // its constants come from measurements of this card
   std::vector<std::string> estimated;  // figures of the card that are estimates; they widen the interval
   TimeRange step;
+  double host_widens = 1;      // the step's interval is this many times as wide, in logarithms, as with a known host
   bool step_measured = false;  // the user measured this step
   StepBound bound = StepBound::gpu;
   double gpu_ns = 0;                                                   // the GPU's busy time

@@ -59,9 +59,10 @@ struct RunCommand {
   bool real_time = false, warp = false;
   std::vector<std::string> command, what_ifs;
   // Options for `gpucast batch`, not for users.
-  bool as_job = false;     // always print one JSON object on standard output: job_result()
-  bool temporary = false;  // the caller removes the capture after the run, so messages do not name it
-  std::string adopt;       // "PROCESS,PIPE": a process of the fork server runs the command
+  bool measure_host = false;  // of a job
+  bool as_job = false;        // always print one JSON object on standard output: job_result()
+  bool temporary = false;     // the caller removes the capture after the run, so messages do not name it
+  std::string adopt;          // "PROCESS,PIPE": a process of the fork server runs the command
 };
 
 // The result of a batch's job.
@@ -187,8 +188,8 @@ run::RunSettings settings_of(const RunCommand& options) {
   settings.values = options.values;
   settings.assume = options.assume;
   settings.measure_loader = options.measure_loader;
-  // A kept capture and `gpucast time -- COMMAND` are for step times. A batch makes many runs, mostly for memory.
-  settings.measure_host = !options.output.empty() && !options.as_job;
+  // A kept capture and `gpucast time -- COMMAND` are for step times. A batch makes many runs, mostly for memory: its jobs ask.
+  settings.measure_host = !options.output.empty() && (!options.as_job || options.measure_host);
   settings.command = options.command;
   apply_what_ifs(options, &settings);
   return settings;
@@ -414,6 +415,7 @@ void declare_run(Arguments& arguments) {
       .one_each_time();
   arguments.option("--format", &options.format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.flag("--as-job", &options.as_job, "").group("");
+  arguments.flag("--measure-host", &options.measure_host, "").group("");
   arguments.option("--adopt", &options.adopt, "").group("");
   arguments.flag("--temporary", &options.temporary, "").group("");
   arguments.command(&options.command);

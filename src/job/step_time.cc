@@ -119,6 +119,14 @@ TimeRange with_hosts(const TimeRange& step, const StepOperations& operations, co
           step.expected_ns * both_factors(step.high_ns / step.expected_ns, slow)};
 }
 
+double width_of(const TimeRange& range) { return std::log(range.high_ns / range.low_ns); }
+
+// The interval, this many times as wide.
+TimeRange with_width(const TimeRange& range, double factor) {
+  return {range.expected_ns * std::pow(range.low_ns / range.expected_ns, factor), range.expected_ns,
+          range.expected_ns * std::pow(range.high_ns / range.expected_ns, factor)};
+}
+
 const Machine& machine_of(const Gpu& gpu, const StepTimeOptions& options) {
   return options.machine ? *options.machine : usual_machine(gpu);
 }
@@ -182,7 +190,11 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
   }
   out.unknown_share = total > 0 ? unknown / total : 0;
   out.step = step_interval(plan, total > 0 ? guessed / total : 0, total > 0 ? (unknown - guessed) / total : 0, rates);
-  if (plan.host_ns * constants.slow_host > plan.gpu_ns) out.step = with_hosts(out.step, step, durations, constants, scale_of_host);
+  if (plan.host_ns * constants.slow_host > plan.gpu_ns) {
+    const double width = width_of(out.step);
+    out.step = with_hosts(out.step, step, durations, constants, scale_of_host);
+    out.host_widens = width > 0 ? width_of(out.step) / width : 1;
+  }
   for (auto& [phase, part] : phases.parts) {
     part.name = phase_name(static_cast<Phase>(phase));
     out.by_phase.push_back(part);
@@ -421,7 +433,10 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
     for (size_t i = 0; i < out.cards.size(); ++i) {
       factors[i] = shares_kernels(known, find_gpu(out.cards[i].gpu_id)) ? factor : std::pow(factor, constants.known_share);
       scale_times(&out.cards[i], factors[i]);
-      if (out.cards[i].gpu_id != known.id) continue;
+      if (out.cards[i].gpu_id != known.id) {
+        out.cards[i].step = with_width(out.cards[i].step, constants.known_width);
+        continue;
+      }
       out.cards[i].step_measured = true;
       out.cards[i].step.low_ns = out.cards[i].step.high_ns = out.cards[i].step.expected_ns;
     }

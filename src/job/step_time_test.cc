@@ -58,6 +58,8 @@ TEST(StepTimes, AKnownTimeCorrectsOthers) {
   EXPECT_DOUBLE_EQ(known.cards[0].step.expected_ns, options.known_step_ns);
   EXPECT_NEAR(known.cards[1].step.expected_ns / plain.cards[1].step.expected_ns, 4, 1e-9);
   EXPECT_NEAR(known.cards[2].step.expected_ns / plain.cards[2].step.expected_ns, std::pow(4, 0.72), 1e-9);
+  const auto width = [](const CardTime& card) { return std::log(card.step.high_ns / card.step.low_ns); };
+  EXPECT_NEAR(width(known.cards[2]), width(plain.cards[2]) * step_constants().known_width, 1e-9) << "the laboratory is known";
 }
 
 }  // namespace

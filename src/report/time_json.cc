@@ -144,6 +144,7 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"card_measured", card.measured_card},
           {"card_estimated", card.estimated},
           {"step", time_range_json(card.step)},
+          {"host_widens", card.host_widens},
           {"step_measured", card.step_measured},
           {"bound", step_bound_name(card.bound)},
           {"epoch", epoch_json(times, card)},

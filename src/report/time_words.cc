@@ -13,6 +13,7 @@ namespace {
 constexpr double kFar = 3;             // a known step that differs from the expected one by this factor may belong to another job
 constexpr double kFasterServer = 1.2;  // a smaller difference of two hosts is not worth a word
 constexpr double kDisagreeing = 1.25;  // the median of steps over the quickest; a smaller difference is usual
+constexpr double kWider = 1.3;         // a host that widens the interval by less is not worth a word
 constexpr double kMuchUnknown = 0.05;  // less of the GPU's time in unknown work is not worth a word
 
 std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
@@ -30,6 +31,8 @@ std::string interval_words(const CardTime& card) {
   if (!card.estimated.empty() && card.bound != StepBound::loader)
     why += fmt::format("{} {} of the card {}", why.empty() ? "; wider, since" : " and", fmt::join(card.estimated, ", "),
                        card.estimated.size() == 1 ? "is an estimate" : "are estimates");
+  if (card.host_widens >= kWider && card.bound != StepBound::loader)
+    why += fmt::format("{} the host's speed is not known", why.empty() ? "; wider, since" : " and");
   return fmt::format("90 % within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns), why);
 }
 

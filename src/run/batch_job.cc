@@ -17,8 +17,9 @@
 namespace gpucast::run {
 namespace {
 
-const char* const kKeys[] = {"name",  "command",          "gpu",     "steps", "timeout_s", "confidence", "environment", "folder", "output",
-                             "force", "enforce_capacity", "what_if", "log",   "cudnn",     "gpus",       "world_size",  "ranks"};
+const char* const kKeys[] = {
+    "name",  "command",          "gpu",     "steps", "timeout_s", "confidence", "environment", "folder", "output",
+    "force", "enforce_capacity", "what_if", "log",   "cudnn",     "gpus",       "world_size",  "ranks",  "measure_host"};
 
 // Every key has values of one type; a value of another type is a problem that names the key. null counts as not given.
 class Reader {
@@ -148,6 +149,7 @@ void read_job(const Json& object, Job* job) {
   reader.text("log", &job->log);
   reader.flag("force", &job->force);
   reader.flag("enforce_capacity", &job->enforce_capacity);
+  reader.flag("measure_host", &job->measure_host);
   reader.texts("what_if", &job->what_ifs);
   for (const std::string& what_if : job->what_ifs) check_what_if(what_if);
   if (job->folder.empty()) job->folder = ".";
@@ -204,6 +206,7 @@ std::string job_line(const Job& job) {
   add("log", job.log, !job.log.empty());
   add("force", true, job.force);
   add("enforce_capacity", true, job.enforce_capacity);
+  add("measure_host", true, job.measure_host);
   add("what_if", job.what_ifs, !job.what_ifs.empty());
   return line.dump() + "\n";
 }
@@ -254,6 +257,7 @@ std::vector<std::string> run_words(const Job& job, const std::string& gpucast, s
   if (!job.output.empty()) option("--output", job.output);
   if (job.force) words.emplace_back("--force");
   if (job.enforce_capacity) words.emplace_back("--enforce-capacity");
+  if (job.measure_host) words.emplace_back("--measure-host");
   for (const std::string& what_if : job.what_ifs) option("--what-if", what_if);
   *options_end = words.size();
   words.emplace_back("--");

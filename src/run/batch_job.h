@@ -22,7 +22,7 @@ struct Job {
   std::vector<std::pair<std::string, std::optional<std::string>>> environment;  // no value: the variable is removed
   std::string folder = ".";
   std::string output, log;  // relative to `folder`
-  bool force = false, enforce_capacity = false;
+  bool force = false, enforce_capacity = false, measure_host = false;
   std::vector<std::string> what_ifs;
 };
 

@@ -15,7 +15,7 @@ JobProblem problem_of(const std::string& line) {
 TEST(BatchJob, TakesEveryKey) {
   const ParsedJob parsed = parse_job(
       R"({"name": "a", "command": ["python", "t.py"], "gpu": "RTX 3060", "steps": 5, "timeout_s": 2.5, "environment": {"X": "1", "Y": null},
-          "folder": "f", "output": "o.gpucast", "log": "l", "force": true, "enforce_capacity": true, "what_if": ["bf16"]})",
+          "folder": "f", "output": "o.gpucast", "log": "l", "force": true, "enforce_capacity": true, "measure_host": true, "what_if": ["bf16"]})",
       1, {});
   ASSERT_FALSE(parsed.problem) << parsed.problem->message;
   const Job& job = parsed.job;
@@ -28,8 +28,8 @@ TEST(BatchJob, TakesEveryKey) {
   size_t options_end = 0;
   EXPECT_EQ(run_words(job, "/bin/gpucast", &options_end),
             (JobWords{"/bin/gpucast", "run", "--as-job", "--gpu=RTX 3060", "--steps=5", "--timeout=2.5", "--output=o.gpucast", "--force",
-                      "--enforce-capacity", "--what-if=bf16", "--", "python", "t.py"}));
-  EXPECT_EQ(options_end, 10U);
+                      "--enforce-capacity", "--measure-host", "--what-if=bf16", "--", "python", "t.py"}));
+  EXPECT_EQ(options_end, 11U);
 }
 
 TEST(BatchJob, ALineOfAJobIsReadBackAsTheSameJob) {

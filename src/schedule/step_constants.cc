@@ -23,7 +23,8 @@ StepConstants read_step_constants(const std::string& file) {
           .uneven = section.number("counters", "uneven"),
           .most_empty = section.number("counters", "most_empty"),
           .early_warps = section.number("counters", "early_warps"),
-          .known_share = section.number("known", "share")};
+          .known_share = section.number("known", "share"),
+          .known_width = section.number("known", "width")};
 }
 
 const StepConstants& step_constants() {

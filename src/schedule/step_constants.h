@@ -22,6 +22,7 @@ struct StepConstants {
   // What the card's counters show of a kernel (CounterConstants of src/occupancy/counters.h).
   double empty_ns = 0, uneven = 0, most_empty = 0, early_warps = 0;
   double known_share = 0;  // another card's error is this power of the error on the known card (--known)
+  double known_width = 1;  // and its interval is this many times as wide, in logarithms
 };
 
 // `file`: the text of a user's constants file, which replaces built-in values; "" for none. Throws Error for a value that is no finite

@@ -19,7 +19,8 @@ struct AdvisedPoint {
   std::string settings;               // PYTORCH_CUDA_ALLOC_CONF, replayed; "": the script's own
   int64_t peak_reserved_bytes = 0, device_expected_bytes = 0;
   Verdict verdict = Verdict::none;
-  double step_ns = 0, samples_per_s = 0;  // 0: not known
+  int64_t rank = 0, device = 0;           // of the job: it does not fit, or needs most; the memory is its
+  double step_ns = 0, samples_per_s = 0;  // of the job; 0: not known
   double sample_ns = 0;                   // of a step: by this points are compared; the step's time if its samples are not known
   bool changes_mathematics = false;
   bool on_front = false;  // no other point needs less memory without being slower
@@ -57,6 +58,8 @@ struct Advice {
   std::vector<std::string> command;
   std::string gpu_id, gpu_name;
   int64_t gpu_total_bytes = 0;
+  int64_t ranks = 1, captured = 1;   // of the job; its ranks and devices that were captured
+  std::string rank_options;          // of `gpucast run`: " --world-size 8"
   std::vector<AdvisedPoint> points;  // the script as it is, then as they were run
   std::optional<size_t> best;        // the fastest that fits; unset: none does
   size_t smallest = 0;               // index of the point with the least memory

@@ -11,6 +11,7 @@ Each module imports only modules further down in this list; lower ones call high
     what_if_optimizer  those about optimizers
     what_if_weights   weights in bfloat16
     what_if_compile   the model compiled
+    what_if_fsdp      a model of DistributedDataParallel sharded by FSDP2
     what_if_loss      a loss in chunks
     what_if_accumulate  gradients of several backward passes for one step
     what_if_base      what all have in common

@@ -11,8 +11,9 @@ import threading
 
 from . import places, process, session
 from .what_if_accumulate import Accumulate
-from .what_if_base import WhatIf, listed, wrap
+from .what_if_base import WhatIf, class_name, listed, wrap
 from .what_if_compile import Compile
+from .what_if_fsdp import Fsdp
 from .what_if_loss import ChunkedLoss
 from .what_if_optimizer import EightBit, Factored, InBackward, Offload, Switches
 from .what_if_weights import Bf16Weights
@@ -234,7 +235,7 @@ class Checkpoint(WhatIf):
                     return real(module, *args, **kwargs)
                 if id(module) not in self._modules:
                     self._modules[id(module)] = module
-                    self.acted(type(module).__name__)
+                    self.acted(class_name(module))
                 return checkpoint(functools.partial(run, module), *args, use_reentrant=False, **self._without_caches(kwargs))
 
             return call
@@ -247,9 +248,9 @@ class Checkpoint(WhatIf):
         # Inside a module that is recomputed anyway, and in the recomputation itself, there is nothing left to save.
         if getattr(self._inside, "on", False) or not _torch.is_grad_enabled():
             return False
-        name = type(module).__name__
+        name = class_name(module)
         self._seen[name] = True
-        if name == self._wanted:
+        if self._wanted in (name, type(module).__name__):
             number, _ = self._order.setdefault(id(module), (len(self._order), module))
             return self._chosen is None or number in self._chosen
         modules = process.recorder.modules
@@ -271,7 +272,7 @@ class Checkpoint(WhatIf):
         found = places.paths_of(list(self._modules.values())) if self._modules else None
         if found:
             model, paths = found
-            every = [path for path, module in model.named_modules() if type(module).__name__ == self._wanted]
+            every = [path for path, module in model.named_modules() if self._wanted in (class_name(module), type(module).__name__)]
             places.detail(self.name, model=id(model), paths=paths, is_every_one=sorted(every) == sorted(paths), caches=list(self._caches))
 
     def did(self):
@@ -490,5 +491,6 @@ _KINDS = {
     "factored-optimizer": Factored,
     "optimizer-in-backward": InBackward,
     "offload-optimizer": Offload,
+    "fsdp": Fsdp,
     "max-length": MaxLength,
 }

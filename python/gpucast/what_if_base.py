@@ -15,6 +15,14 @@ def listed(names):
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
+def class_name(module):
+    """Of a module that fully_shard has given a class of its own: the class before."""
+    kind = type(module)
+    if kind.__name__.startswith("FSDP") and any(base.__name__ == "FSDPModule" for base in kind.__bases__):
+        kind = kind.__bases__[-1]
+    return kind.__name__
+
+
 class WhatIf:
     torch = None  # set at its import
 

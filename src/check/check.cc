@@ -63,6 +63,9 @@ search::RunSpec spec_of(const Config& config, const Job& job, const std::string&
   spec.folder = (fs::path(config.folder) / job.folder).lexically_normal().string();
   spec.gpu = gpu;
   spec.steps = job.steps;
+  spec.gpus = job.node_gpus;
+  spec.world_size = job.world_size;
+  spec.ranks = job.ranks;
   spec.what_ifs = job.what_ifs;
   spec.timeout_s = job.timeout_s;
   return spec;

@@ -18,6 +18,7 @@
 #include "src/breakdown/fail_above.h"
 #include "src/explain/what_if.h"
 #include "src/run/batch_job.h"
+#include "src/run/own_ranks.h"
 #include "src/run/run_session.h"
 
 namespace gpucast::check {
@@ -176,6 +177,34 @@ std::string read_steps(const ConfigReader& read, const TomlValue& value) {
   return text;
 }
 
+int64_t read_count(const ConfigReader& read, const TomlValue& value) {
+  constexpr double kMost = 1 << 20;
+  const double count = read.number(value, 1, kMost, "such as 8");
+  if (value.kind != TomlKind::integer) read.fail(value.place, fmt::format("'{}' must be a whole number", value.key), "such as 8");
+  return static_cast<int64_t>(count);
+}
+
+// "0,8", 0, or [0, 8].
+std::string read_ranks(const ConfigReader& read, const TomlValue& value) {
+  constexpr const char* kExample = "such as ranks = [0, 8]";
+  if (value.kind == TomlKind::text) return read.text(value, kExample);
+  std::vector<int64_t> ranks;
+  const std::vector<TomlValue> single = {value};
+  for (const TomlValue& entry : value.kind == TomlKind::array ? value.values : single) {
+    if (entry.kind != TomlKind::integer) read.fail(entry.place, "'ranks' must be a list of whole numbers", kExample);
+    ranks.push_back(entry.integer);
+  }
+  if (ranks.empty()) read.fail(value.place, "'ranks' is empty", kExample);
+  return fmt::format("{}", fmt::join(ranks, ","));
+}
+
+// A file's path is relative to the configuration's.
+Machine read_machine_of(const ConfigReader& read, const TomlValue& value) {
+  std::string name = read.text(value, "machine = \"dgx-a100\"");
+  if (name.find('/') != std::string::npos || name.ends_with(".json")) name = (fs::path(read.path()).parent_path() / name).string();
+  return read.with_place(value.place, [&] { return read_machine(name); });
+}
+
 void read_environment(const ConfigReader& read, const TomlValue& table, Job* job) {
   read.require_kind(table, TomlKind::table, R"(environment = { OMP_NUM_THREADS = "1" })");
   for (const TomlValue& entry : table.values) {
@@ -200,6 +229,10 @@ void read_shared_key(const ConfigReader& read, const TomlValue& value, Job* job)
   if (key == "gpu") job->gpus = read_gpus(read, value);
   if (key == "steps_total") job->steps_total = static_cast<int64_t>(read.number(value, 1, 1e12, "such as steps_total = 20000"));
   if (key == "steps") job->steps = read_steps(read, value);
+  if (key == "gpus") job->node_gpus = read_count(read, value);
+  if (key == "world_size") job->world_size = read_count(read, value);
+  if (key == "ranks") job->ranks = read_ranks(read, value);
+  if (key == "machine") job->machine = read_machine_of(read, value);
   if (key == "environment") read_environment(read, value, job);
   if (key == "folder") job->folder = read.text(value, "folder = \"examples\"");
   if (key == "what_if") job->what_ifs = read_what_ifs(read, value);
@@ -209,9 +242,36 @@ void read_shared_key(const ConfigReader& read, const TomlValue& value, Job* job)
 }
 
 const std::vector<std::string>& shared_keys() {
-  static const std::vector<std::string> keys{"gpu",     "steps",     "steps_total", "environment", "folder",
-                                             "what_if", "timeout_s", "confidence",  "limits"};
+  static const std::vector<std::string> keys{"gpu",         "gpus",   "world_size", "ranks",     "machine",    "steps", "steps_total",
+                                             "environment", "folder", "what_if",    "timeout_s", "confidence", "limits"};
   return keys;
+}
+
+// Ranks and the machine are of a command, and fit together as `gpucast run` and `gpucast time` want them.
+void check_ranks(const ConfigReader& read, const TomlValue& table, const Job& job) {
+  const auto place_of = [&](const char* key) {
+    const TomlValue* own = table.find(key);
+    return own == nullptr ? table.place : own->place;
+  };
+  for (const char* key : {"gpus", "world_size", "ranks"})
+    if (!job.capture.empty() && table.find(key) != nullptr)
+      read.fail(place_of(key), fmt::format("'{}' says how a command runs, and job '{}' has a capture", key, job.name),
+                "name the command, or leave this out");
+  if (job.command.empty()) return;
+  if (job.world_size == 0 && !job.ranks.empty())
+    read.fail(place_of("ranks"), "'ranks' says which ranks of a larger job run", "say how many it has: world_size = N");
+  if (job.world_size == 0) return;
+  read.with_place(place_of("world_size"), [&] { run::check_starts_no_ranks("'world_size'", job.command); });
+  if (!job.ranks.empty()) read.with_place(place_of("ranks"), [&] { run::parse_ranks("'ranks'", job.ranks, job.world_size); });
+}
+
+// The machine's card is the default of `gpu`.
+void check_machine(const ConfigReader& read, const TomlValue& table, Job* job) {
+  if (!job->machine) return;
+  if (job->gpus.empty() && job->machine->gpu_ids.size() == 1) job->gpus = job->machine->gpu_ids;
+  const TomlValue* own = table.find("machine");
+  for (const std::string& gpu : job->gpus)
+    read.with_place(own == nullptr ? table.place : own->place, [&] { check_machine_has(*job->machine, find_gpu(gpu)); });
 }
 
 Job read_job(const ConfigReader& read, const TomlValue& table, Job job) {
@@ -231,6 +291,8 @@ Job read_job(const ConfigReader& read, const TomlValue& table, Job job) {
   if (job.command.empty() == job.capture.empty())
     read.fail(table.place, fmt::format("job '{}' has {}", job.name, job.command.empty() ? "no command" : "a command and a capture"),
               R"(name what to run: command = "python train.py")");
+  check_ranks(read, table, job);
+  check_machine(read, table, &job);
   if (job.gpus.empty())
     read.fail(table.place, fmt::format("job '{}' names no card", job.name), R"(add one: gpu = "rtx4090". `gpucast gpus` lists them)");
   return job;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpucast/machine.h"
 #include "src/base/toml_file.h"
 
 namespace gpucast::check {
@@ -28,10 +29,13 @@ struct Limit {
 struct Job {
   std::string name;
   std::vector<std::string> command;
-  std::string capture;            // a capture file instead of a command; "": none
-  std::vector<std::string> gpus;  // as in `gpucast gpus`
-  std::string steps;              // "": the default of `gpucast run`
-  int64_t steps_total = 0;        // the job's own number, for memory that grows; 0: not given
+  std::string capture;                    // a capture file instead of a command; "": none
+  std::vector<std::string> gpus;          // as in `gpucast gpus`
+  std::string steps;                      // "": the default of `gpucast run`
+  int64_t node_gpus = 0, world_size = 0;  // 0: the same
+  std::string ranks;                      // "": the same
+  std::optional<Machine> machine;         // for step times; unset: the card's usual one
+  int64_t steps_total = 0;                // the job's own number, for memory that grows; 0: not given
   std::vector<std::pair<std::string, std::optional<std::string>>> environment;
   std::string folder;  // relative to the file's; "": the file's
   std::vector<std::string> what_ifs;

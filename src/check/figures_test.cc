@@ -159,5 +159,25 @@ TEST(CheckLimits, OfEveryFigure) {
     EXPECT_EQ(limit.outcome, Outcome::broken) << limit.sentence;
 }
 
+// Rank 0 needs most in all, and rank 1 reserves most.
+TEST(CheckLimits, ALimitHoldsForTheRankWithTheMost) {
+  Job job;
+  job.limits = {{Figure::peak_reserved, "100 MiB", 100 * kTestMiB, 0, {}}, {Figure::device_total, "500 MiB", 500 * kTestMiB, 0, {}}};
+  CardFigures figures;
+  figures.peak_reserved_bytes = 90 * kTestMiB;
+  figures.device_request_bytes = 400 * kTestMiB;
+  Prediction prediction;
+  prediction.world_size = 2;
+  prediction.ranks = Ranks();
+  prediction.ranks->lines.resize(2);
+  prediction.ranks->lines[0] = {.rank = 0, .reserved_bytes = 90 * kTestMiB, .request_bytes = 400 * kTestMiB, .capture_path = ""};
+  prediction.ranks->lines[1] = {.rank = 1, .reserved_bytes = 101 * kTestMiB, .request_bytes = 300 * kTestMiB, .capture_path = ""};
+  const std::vector<LimitResult> limits = judge_limits(job, prediction, figures, nullptr);
+  EXPECT_EQ(limits[0].outcome, Outcome::broken);
+  EXPECT_EQ(limits[0].of->rank, 1);
+  EXPECT_EQ(limits[1].outcome, Outcome::passed);
+  EXPECT_EQ(limits[1].of->rank, 0);
+}
+
 }  // namespace
 }  // namespace gpucast::check

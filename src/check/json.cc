@@ -26,6 +26,8 @@ Json limit_json(const LimitResult& limit) {
           {"outcome", outcome_name(limit.outcome)},
           {"now", limit.now},
           {"sentence", limit.sentence},
+          {"rank", limit.of ? Json(limit.of->rank) : Json(nullptr)},
+          {"device", limit.of ? Json(limit.of->device) : Json(nullptr)},
           {"line", limit.limit.place.line},
           {"column", limit.limit.place.column}};
 }
@@ -60,6 +62,9 @@ Json growth_json(const CheckResult& result, const JobResult& job, const CardResu
 Json card_json(const CheckResult& result, const JobResult& job, const CardResult& card) {
   return {{"gpu", card.gpu_id},
           {"verdict", verdict_name(card.verdict)},
+          {"ranks", card.deciding.ranks},
+          {"rank", card.deciding.rank},
+          {"device", card.deciding.device},
           {"torch", card.figures.torch},
           {"peak_reserved_bytes", card.figures.peak_reserved_bytes},
           {"peak_allocated_bytes", card.figures.peak_allocated_bytes},

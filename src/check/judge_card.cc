@@ -25,16 +25,19 @@ namespace {
 
 constexpr size_t kMostGrown = 10;
 
-// The rank that decides: it does not fit, or needs most.
-Analysis deciding_rank(const Job& job, const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu) {
-  std::vector<Analysis> all;
-  std::vector<Prediction> predictions;
-  for (const auto& facts : ranks) {
-    all.push_back(judge(facts, gpu, job.confidence));
-    all.back().prediction.steps_total = job.steps_total;
-    predictions.push_back(all.back().prediction);
-  }
-  return std::move(all[compare_ranks(predictions).judged]);
+JobRank job_rank(const Prediction& p, int64_t rank, int64_t device) {
+  JobRank out{rank, device, std::max<int64_t>(1, p.world_size), false};
+  if (p.ranks) out.has_more_devices = std::ranges::count(p.ranks->lines, rank, &RankLine::rank) > 1;
+  return out;
+}
+
+// The most that a rank has, and this rank. It may be another one than the deciding rank, which the whole need decides.
+std::pair<int64_t, JobRank> most_of(const Prediction& p, int64_t deciding_bytes, int64_t RankLine::*bytes) {
+  std::pair<int64_t, JobRank> out{deciding_bytes, job_rank(p, p.rank, p.device_index)};
+  if (!p.ranks) return out;
+  for (const RankLine& line : p.ranks->lines)
+    if (line.*bytes > out.first) out = {line.*bytes, job_rank(p, line.rank, line.device)};
+  return out;
 }
 
 // Three figures: the host's share is measured, and a baseline should not change with each run.
@@ -46,6 +49,7 @@ int64_t rounded(double ns) {
 std::optional<int64_t> step_ns_of(const Job& job, const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu) {
   StepTimeOptions options;
   options.gpus = {find_gpu(gpu)};
+  options.machine = job.machine;
   try {
     return rounded(step_times(pointers_to(ranks), options).cards.front().step.expected_ns);
   } catch (const Error&) {
@@ -56,7 +60,7 @@ std::optional<int64_t> step_ns_of(const Job& job, const std::vector<std::shared_
 
 LimitResult judge_fits(const Limit& limit, const Prediction& p) {
   const bool fits = fits_now(p.verdict) && !runs_out_in_time(p);
-  LimitResult out{limit, fits ? Outcome::passed : Outcome::broken, {}, {}, {}};
+  LimitResult out{limit, fits ? Outcome::passed : Outcome::broken, {}, {}, {}, job_rank(p, p.rank, p.device_index)};
   out.now = format_mib(p.device.request_bytes);
   out.most = format_mib(p.gpu_total_bytes);
   out.sentence = p.verdict_reason;
@@ -65,22 +69,28 @@ LimitResult judge_fits(const Limit& limit, const Prediction& p) {
   return out;
 }
 
-LimitResult judge_bytes(const Limit& limit, int64_t bytes) {
-  LimitResult out{limit, bytes > limit.most_bytes ? Outcome::broken : Outcome::passed, format_mib(bytes), limit.text, {}};
+LimitResult judge_bytes(const Limit& limit, const std::pair<int64_t, JobRank>& most) {
+  const auto& [bytes, rank] = most;
+  LimitResult out{limit, bytes > limit.most_bytes ? Outcome::broken : Outcome::passed, format_mib(bytes), limit.text, {}, rank};
   const char* what = limit.figure == Figure::peak_reserved ? "Peak reserved" : "The device total (the memory to request)";
   out.sentence = fmt::format("{} is {}: {} the allowed {}", what, out.now, out.outcome == Outcome::broken ? "above" : "within", limit.text);
   return out;
 }
 
 LimitResult judge_step_time(const Limit& limit, double step_ns) {
-  LimitResult out{limit, step_ns > limit.most_ns ? Outcome::broken : Outcome::passed, time_text(step_ns), limit.text, {}};
+  LimitResult out{limit, step_ns > limit.most_ns ? Outcome::broken : Outcome::passed, time_text(step_ns), limit.text, {}, std::nullopt};
   out.sentence =
       fmt::format("A step takes {}: {} the allowed {}", out.now, out.outcome == Outcome::broken ? "more than" : "within", limit.text);
   return out;
 }
 
-LimitResult judge_growth(const Limit& limit, Diff* growth) {
-  LimitResult out{limit, Outcome::unknown, "no baseline", limit.text, "The baseline does not have this job on this card"};
+LimitResult judge_growth(const Limit& limit, const Prediction& p, Diff* growth) {
+  LimitResult out{limit,
+                  Outcome::unknown,
+                  "no baseline",
+                  limit.text,
+                  "The baseline does not have this job on this card",
+                  job_rank(p, p.rank, p.device_index)};
   if (growth == nullptr) return out;
   FailAbove bound = parse_fail_above(limit.text, growth->peak_reserved.before_bytes, "growth =");
   bound.exceeded = growth->peak_reserved.change_bytes() > bound.bytes;
@@ -158,21 +168,25 @@ std::vector<LimitResult> judge_limits(const Job& job, const Prediction& predicti
   std::vector<LimitResult> out;
   for (const Limit& limit : job.limits) {
     if (limit.figure == Figure::fits) out.push_back(judge_fits(limit, prediction));
-    if (limit.figure == Figure::peak_reserved) out.push_back(judge_bytes(limit, figures.peak_reserved_bytes));
-    if (limit.figure == Figure::device_total) out.push_back(judge_bytes(limit, figures.device_request_bytes));
+    if (limit.figure == Figure::peak_reserved)
+      out.push_back(judge_bytes(limit, most_of(prediction, figures.peak_reserved_bytes, &RankLine::reserved_bytes)));
+    if (limit.figure == Figure::device_total)
+      out.push_back(judge_bytes(limit, most_of(prediction, figures.device_request_bytes, &RankLine::request_bytes)));
     if (limit.figure == Figure::step_time) out.push_back(judge_step_time(limit, static_cast<double>(figures.step_ns.value_or(0))));
-    if (limit.figure == Figure::growth) out.push_back(judge_growth(limit, growth));
+    if (limit.figure == Figure::growth) out.push_back(judge_growth(limit, prediction, growth));
   }
   return out;
 }
 
 CardResult judge_card(const Job& job, const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu,
                       const CardFigures* baseline) {
-  const Analysis analysis = deciding_rank(job, ranks, gpu);
+  Analysis analysis = judge_job(ranks, gpu, job.confidence);
+  analysis.prediction.steps_total = job.steps_total;
   if (analysis.prediction.verdict == Verdict::none)
     throw Error(fmt::format("no verdict: {}", analysis.prediction.verdict_reason), job.capture, "let the script make an optimizer step");
   CardResult out;
   out.gpu_id = gpu;
+  out.deciding = job_rank(analysis.prediction, analysis.prediction.rank, analysis.prediction.device_index);
   out.verdict = analysis.prediction.verdict;
   Breakdown memory = breakdown(analysis);
   // Of the run itself first: what a baseline would keep does not depend on an earlier one.

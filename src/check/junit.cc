@@ -48,10 +48,16 @@ std::string grown_lines(const CheckResult& result, const JobResult& job, const C
   return out;
 }
 
+std::string sentence_of(const CardResult& card, const LimitResult& limit) {
+  const std::string rank = rank_words(card, limit.of);
+  return rank.empty() ? limit.sentence : fmt::format("{}: {}", rank, limit.sentence);
+}
+
 std::string case_output(const JobResult& job, const CardResult& card) {
   std::string out;
   for (const LimitResult& limit : card.limits)
-    fmt::format_to(std::back_inserter(out), "{}: {}. {}\n", figure_words(limit.limit.figure), outcome_name(limit.outcome), limit.sentence);
+    fmt::format_to(std::back_inserter(out), "{}: {}. {}\n", figure_words(limit.limit.figure), outcome_name(limit.outcome),
+                   sentence_of(card, limit));
   for (const std::string& note : card.notes) out += note + "\n";
   if (!card.run_line.empty()) out += run_words(job, card) + "\n";
   return out;
@@ -79,7 +85,7 @@ std::string suite_text(const CheckResult& result, const JobResult& job, Counts* 
   for (const CardResult& card : job.cards) {
     std::string failures;
     for (const LimitResult& limit : card.limits)
-      if (limit.outcome == Outcome::broken) failures += (failures.empty() ? "" : "\n") + limit.sentence;
+      if (limit.outcome == Outcome::broken) failures += (failures.empty() ? "" : "\n") + sentence_of(card, limit);
     std::string inside;
     if (!failures.empty())
       inside = fmt::format("      <failure type=\"limit\" message=\"{}\">{}</failure>\n", attribute(failures),

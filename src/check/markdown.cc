@@ -32,7 +32,7 @@ void write_limits(const CheckResult& result, std::string* out) {
     if (job.problem) fmt::format_to(std::back_inserter(*out), "| {} | | failed | | | ❌ |\n", plain(job.job.name));
     for (const CardResult& card : job.cards)
       for (const LimitResult& limit : card.limits)
-        fmt::format_to(std::back_inserter(*out), "| {} | {} | {} | {} | {} | {} |\n", plain(job.job.name), plain(card.gpu_id),
+        fmt::format_to(std::back_inserter(*out), "| {} | {} | {} | {} | {} | {} |\n", plain(job.job.name), plain(card_words(card, limit)),
                        figure_words(limit.limit.figure), plain(limit.now), plain(limit.most), mark_of(limit.outcome));
   }
 }
@@ -73,7 +73,8 @@ std::string details_of(const CheckResult& result, const JobResult& job) {
   for (const CardResult& card : job.cards) {
     if (std::any_of(card.limits.begin(), card.limits.end(), is_broken)) out += '\n';
     for (const LimitResult& limit : card.limits)
-      if (is_broken(limit)) fmt::format_to(std::back_inserter(out), "- **{}**: {}\n", plain(where_words(job, card)), plain(limit.sentence));
+      if (is_broken(limit))
+        fmt::format_to(std::back_inserter(out), "- **{}**: {}\n", plain(where_words(job, card, limit)), plain(limit.sentence));
     if (card.growth && card.growth->peak_reserved.change_bytes() > 0) write_grown_table(result, job, card, &out);
     for (const std::string& note : card.notes)
       fmt::format_to(std::back_inserter(out), "\n- {}: {}\n", plain(where_words(job, card)), plain(note));

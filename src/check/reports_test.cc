@@ -8,6 +8,7 @@
 #include "src/base/json.h"
 #include "src/check/test_check.h"
 #include "src/check/user_lines.h"
+#include "src/check/words.h"
 
 namespace gpucast::check {
 namespace {
@@ -37,8 +38,9 @@ CheckResult mixed_result() {
   CardResult card;
   card.gpu_id = "l4";
   card.verdict = Verdict::fits;
-  card.limits.push_back({{Figure::fits, "", 0, 0, {3, 1}}, Outcome::passed, "1.00 MiB", "2.00 MiB", "1 MiB to spare"});
-  card.limits.push_back({{Figure::growth, "5%", 0, 0, {7, 12}}, Outcome::broken, "+3.00 MiB", "5%", "Peak reserved grew & grew"});
+  card.limits.push_back({{Figure::fits, "", 0, 0, {3, 1}}, Outcome::passed, "1.00 MiB", "2.00 MiB", "1 MiB to spare", JobRank()});
+  card.limits.push_back(
+      {{Figure::growth, "5%", 0, 0, {7, 12}}, Outcome::broken, "+3.00 MiB", "5%", "Peak reserved grew & grew", JobRank()});
   card.growth.emplace();
   card.growth->peak_reserved = {kTestMiB, 4 * kTestMiB};
   for (size_t c = 0; c < kCategories; ++c) card.growth->categories.push_back({category_name(static_cast<Category>(c)), {}});
@@ -142,6 +144,26 @@ TEST(CheckReports, PartsOfAFrame) {
   EXPECT_FALSE(source_line("c.py main").has_value());
   EXPECT_EQ(relative_to("/repo/a/b.py", "/repo"), "a/b.py");
   EXPECT_EQ(relative_to("/repository/b.py", "/repo"), "/repository/b.py");
+}
+
+TEST(CheckReports, EachFormNamesTheRank) {
+  CheckResult result = mixed_result();
+  CardResult& card = result.jobs[0].cards[0];
+  card.deciding = {1, 1, 2, false};
+  for (LimitResult& limit : card.limits) limit.of = card.deciding;
+  card.limits.push_back({{Figure::step_time, "1 ms", 0, 1e6, {8, 1}}, Outcome::broken, "2 ms", "1 ms", "A step takes 2 ms", std::nullopt});
+  for (const std::string& name : report_names()) {
+    const std::string report = report_as(name, result);
+    EXPECT_NE(report.find(name == "json" ? "\"ranks\"" : "rank 1 of 2"), std::string::npos) << report;
+    EXPECT_NE(report.find(name == "json" ? "\"rank\"" : "2 ranks"), std::string::npos) << report;
+  }
+  const Json json = Json::parse(check_json(result));
+  const Json& limits = json["jobs"].at(0)["cards"].at(0)["limits"];
+  EXPECT_EQ(limits.at(1)["rank"].get<int64_t>(), 1);
+  EXPECT_TRUE(limits.at(2)["rank"].is_null());
+  card.deciding = {0, 1, 1, true};
+  card.limits[1].of = card.deciding;
+  EXPECT_EQ(where_words(result.jobs[0], card, card.limits[1]), "a<b on l4, cuda:1");
 }
 
 }  // namespace

@@ -19,12 +19,20 @@ namespace gpucast::check {
 enum class Outcome : uint8_t { passed, broken, unknown };
 const char* outcome_name(Outcome outcome);  // as in JSON: "passed", "broken", "unknown"
 
+// The rank and device of the job with a figure.
+struct JobRank {
+  int64_t rank = 0, device = 0;
+  int64_t ranks = 1;              // of the job
+  bool has_more_devices = false;  // of its process
+};
+
 struct LimitResult {
   Limit limit;
   Outcome outcome = Outcome::passed;
-  std::string now;       // "330.00 MiB"
-  std::string most;      // "5% of 246.00 MiB"
-  std::string sentence;  // says what was found, without the job and the card
+  std::string now;            // "330.00 MiB"
+  std::string most;           // "5% of 246.00 MiB"
+  std::string sentence;       // says what was found, without the job, the card and the rank
+  std::optional<JobRank> of;  // unset: of the whole job
 };
 
 // A module that has more bytes at the peak than in the baseline, or the same module of all layers ("blocks.*.mlp"), added up.
@@ -36,7 +44,8 @@ struct GrownModule {
 
 struct CardResult {
   std::string gpu_id;
-  CardFigures figures;
+  JobRank deciding;     // does not fit, or needs most
+  CardFigures figures;  // its figures, and the job's step
   Verdict verdict = Verdict::none;
   std::vector<LimitResult> limits;
   std::optional<Diff> growth;      // from the baseline; unset: the baseline does not have the job on this card

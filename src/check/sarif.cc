@@ -99,7 +99,7 @@ std::string check_sarif(const CheckResult& result) {
     for (const CardResult& card : job.cards)
       for (const LimitResult& limit : card.limits) {
         if (limit.outcome != Outcome::broken) continue;
-        std::string message = fmt::format("{}: {}.", where_words(job, card), limit.sentence);
+        std::string message = fmt::format("{}: {}.", where_words(job, card, limit), limit.sentence);
         const bool memory = limit.limit.figure != Figure::step_time && card.growth;
         if (memory && !card.grown.empty())
           message += fmt::format(" Most of it is in {}: {}.", module_words(card.grown.front()),

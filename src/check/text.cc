@@ -29,10 +29,13 @@ std::vector<TableLine> table_of(const CheckResult& result) {
     std::string name = cut_end(printable(job.job.name), kMostJobColumns);
     if (job.problem) out.push_back({name, "", "", "", "", "FAILED"});
     for (const CardResult& card : job.cards) {
-      std::string gpu = card.gpu_id;
+      std::string said;
       for (const LimitResult& limit : card.limits) {
-        out.push_back({name, gpu, figure_words(limit.limit.figure), limit.now, limit.most, outcome_words(limit.outcome)});
-        name = gpu = "";  // said once
+        const std::string words = card_words(card, limit);
+        out.push_back(
+            {name, words == said ? "" : words, figure_words(limit.limit.figure), limit.now, limit.most, outcome_words(limit.outcome)});
+        name = "";  // said once
+        said = words;
       }
     }
   }
@@ -82,7 +85,7 @@ void write_failures(const CheckResult& result, const JobResult& job, const CardR
   for (const LimitResult& limit : card.limits) {
     if (limit.outcome != Outcome::broken) continue;
     if (!broken) out->line();
-    out->wrapped(out->paint("FAIL", "1;31") + " ", fmt::format("{}: {}", where_words(job, card), limit.sentence));
+    out->wrapped(out->paint("FAIL", "1;31") + " ", fmt::format("{}: {}", where_words(job, card, limit), limit.sentence));
     out->wrapped("     ", fmt::format("{} in {}", figure_name(limit.limit.figure), file_place(result.config, limit.limit.place)));
     broken = true;
     memory |= limit.limit.figure != Figure::step_time;

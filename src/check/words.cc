@@ -28,7 +28,27 @@ std::string headline(const CheckResult& result) {
   return out;
 }
 
-std::string where_words(const JobResult& job, const CardResult& card) { return fmt::format("{} on {}", job.job.name, card.gpu_id); }
+std::string rank_words(const CardResult& card, const std::optional<JobRank>& rank) {
+  if (!rank) return card.deciding.ranks > 1 ? counted(card.deciding.ranks, "rank") : "";
+  std::string out = rank->ranks > 1 ? fmt::format("rank {} of {}", rank->rank, rank->ranks) : "";
+  if (rank->has_more_devices) out += fmt::format("{}cuda:{}", out.empty() ? "" : ", ", rank->device);
+  return out;
+}
+
+std::string card_words(const CardResult& card, const LimitResult& limit) {
+  const std::string rank = rank_words(card, limit.of);
+  return rank.empty() ? card.gpu_id : fmt::format("{}, {}", card.gpu_id, rank);
+}
+
+std::string where_words(const JobResult& job, const CardResult& card, const LimitResult& limit) {
+  return fmt::format("{} on {}", job.job.name, card_words(card, limit));
+}
+
+std::string where_words(const JobResult& job, const CardResult& card) {
+  LimitResult of_deciding;
+  of_deciding.of = card.deciding;
+  return where_words(job, card, of_deciding);
+}
 
 std::string module_words(const GrownModule& grown) {
   const DiffRow& row = grown.row;

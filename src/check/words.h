@@ -12,7 +12,12 @@ namespace gpucast::check {
 // "6 limits hold", "2 of 6 limits are broken, 1 job failed".
 std::string headline(const CheckResult& result);
 
-// "small on rtx3090".
+// "rank 1 of 2", "cuda:1", "2 ranks" (no rank: all); "": the job is one process on one card.
+std::string rank_words(const CardResult& card, const std::optional<JobRank>& rank);
+// "rtx3090, rank 1 of 2".
+std::string card_words(const CardResult& card, const LimitResult& limit);
+// "small on rtx3090, rank 1 of 2". The second: of the deciding rank.
+std::string where_words(const JobResult& job, const CardResult& card, const LimitResult& limit);
 std::string where_words(const JobResult& job, const CardResult& card);
 
 // "body.6 (Linear), new", "h.12 (Block), new, 9 below", "h.*.mlp (MLP), 12 layers".

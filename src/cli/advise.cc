@@ -20,6 +20,7 @@
 #include "src/cli/messages.h"
 #include "src/cli/subcommand.h"
 #include "src/report/text_writer.h"
+#include "src/run/own_ranks.h"
 #include "src/search/advise.h"
 #include "src/search/patch.h"
 
@@ -27,8 +28,8 @@ namespace gpucast::cli {
 namespace {
 
 struct AdviseCommand {
-  std::string gpu, allow, cache, steps, patch, format = "text";
-  int64_t runs = 0;
+  std::string gpu, allow, cache, steps, ranks, patch, format = "text";
+  int64_t runs = 0, gpus = 0, world_size = 0;
   double seconds = 55;
   bool fresh = false;
   std::string file;  // or the first word of the command
@@ -70,6 +71,10 @@ search::AdviseQuestion question_of(const AdviseCommand& options) {
     throw Error("advise needs a card to advise for", "", "name one: --gpu rtx3060 (`gpucast gpus` lists them)");
   question.as_it_is.gpu = find_gpu(question.as_it_is.gpu).id;
   question.as_it_is.steps = options.steps;
+  question.as_it_is.gpus = options.gpus;
+  question.as_it_is.world_size = options.world_size;
+  question.as_it_is.ranks = options.ranks;
+  run::check_own_ranks(question.as_it_is.command, options.world_size, options.ranks);
   if (!options.allow.empty()) question.allowed = comma_words(options.allow);
   question.most_runs = options.runs;
   question.most_seconds = options.seconds;
@@ -112,6 +117,10 @@ int advise_command(const AdviseCommand& options) {
 void declare_advise(Arguments& arguments) {
   auto options = std::make_shared<AdviseCommand>();
   arguments.option("--gpu", &options->gpu, "the card to fit (default: a capture's own)");
+  arguments.option("--gpus", &options->gpus, "how many such cards the machine has, as in `gpucast run`").positive();
+  arguments.option("--world-size", &options->world_size, "run the command as --ranks of a job of this many, as in `gpucast run`")
+      .positive();
+  arguments.option("--ranks", &options->ranks, "which of them, e.g. 0,8 (default: 0)");
   arguments.option(
       "--allow", &options->allow,
       "changes of the mathematics that may be tried, with commas: bf16,bf16-weights,8bit-optimizer,factored-optimizer,half-batch; "

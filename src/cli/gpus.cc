@@ -22,6 +22,7 @@
 #include "src/cli/run_progress.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/run/own_ranks.h"
 #include "src/search/rent.h"
 #include "src/search/run_problem.h"
 #include "src/search/runs.h"
@@ -182,7 +183,7 @@ int rank_for_job(GpusCommand& options) {
     rank_rent(
         options.rent, [&](const Gpu&) { return facts; }, &report.rows);
   } else {
-    const auto launcher = launcher_in(options.job.what);
+    const auto launcher = run::launcher_in(options.job.what);
     if (launcher && options.rent.count > 0)
       throw Error(fmt::format("--count starts the ranks itself, and {} would, too", *launcher), "", "give the command of one rank");
     const std::map<Capability, Captured> captured = capture_each(options, report.rows, &report.runs);

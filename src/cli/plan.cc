@@ -18,8 +18,8 @@
 #include "src/cli/plan_report.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/run_progress.h"
-#include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/run/own_ranks.h"
 #include "src/search/plan_runs.h"
 #include "src/search/prices.h"
 
@@ -56,7 +56,7 @@ double read_time(const std::string& text) {
 }
 
 search::PlanSpace space_of(const PlanCommandLine& options, const Machine& machine) {
-  if (const auto launcher = launcher_in(options.command))
+  if (const auto launcher = run::launcher_in(options.command))
     throw Error(fmt::format("`plan` starts the ranks itself, and {} would, too", *launcher), "",
                 "give the command of one rank, such as: gpucast plan --gpus 8..64 -- python train.py");
   search::PlanSpace space;

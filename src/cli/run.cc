@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -35,6 +34,7 @@
 #include "src/run/clean_up_when_killed.h"
 #include "src/run/clock_run.h"
 #include "src/run/failures.h"
+#include "src/run/own_ranks.h"
 #include "src/run/processes.h"
 #include "src/run/program_path.h"
 #include "src/run/run_session.h"
@@ -92,27 +92,11 @@ void apply_what_ifs(const RunCommand& options, run::RunSettings* settings) {
   settings->what_if = std::move(changed.what_ifs);
 }
 
-// The ranks in a text like "0,8", for `--world-size`.
-std::vector<int64_t> parse_ranks(const std::string& text, int64_t world_size) {
-  std::vector<int64_t> ranks;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
-    char* end = nullptr;
-    const int64_t rank = std::strtoll(word.c_str(), &end, 10);
-    if (word.empty() || *end != '\0' || rank < 0 || rank >= world_size)
-      throw Error(fmt::format("--ranks: '{}' is none of {} ranks", word, world_size), "",
-                  fmt::format("name some of 0 to {}, e.g. --ranks 0,{}", world_size - 1, world_size - 1));
-    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
-  }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
-}
-
 // For some ranks of a larger job: starts the command once for each rank, with the variables that torchrun sets. The other ranks are
 // simulated.
 void choose_ranks(const RunCommand& options, run::RunSettings* settings) {
   settings->world_size = options.world_size;
-  settings->ranks = parse_ranks(options.ranks, options.world_size);
+  settings->ranks = run::parse_ranks("--ranks", options.ranks, options.world_size);
   const int64_t of_node = std::min<int64_t>(options.world_size, options.gpus > 1 ? options.gpus : kUsualNodeCards);
   settings->gpus = of_node;
   settings->typed = options.command;
@@ -299,11 +283,10 @@ int run_command(const RunCommand& options, JobResult* job) {
   run::RunSettings settings = settings_of(options);
   if (options.real_time || options.warp) return run_on_clock(options, settings);
   std::string program = run::find_program(options.command.front());
+  run::check_own_ranks(options.command, options.world_size, options.ranks == kFirstRank ? "" : options.ranks);
   if (options.world_size > 0) {
     choose_ranks(options, &settings);
     program = run::find_program("sh");
-  } else if (options.ranks != kFirstRank) {
-    throw Error("--ranks says which ranks of a larger job run", "", "say how many it has: --world-size N");
   }
   const run::NoSigpipe no_sigpipe;
   Captures captures;
@@ -407,7 +390,7 @@ void declare_run(Arguments& arguments) {
       "always does this");
   std::vector<std::string> what_ifs;
   for (const WhatIfKind& kind : what_if_kinds()) {
-    what_ifs.push_back(fmt::format("{}{}{} ({})", kind.name, *kind.argument == '\0' ? "" : ":", kind.argument, kind.what));
+    what_ifs.push_back(fmt::format("{} ({})", with_argument(kind), kind.what));
   }
   arguments
       .option("--what-if", &options.what_ifs,

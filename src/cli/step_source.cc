@@ -109,17 +109,6 @@ bool names_captures(const StepSource& source) {
   return is_capture_file(source.what.front()) && (source.what.size() == 1 || source.what[1].ends_with(".gpucast"));
 }
 
-std::optional<std::string> launcher_in(const std::vector<std::string>& command) {
-  for (const std::string& word : command) {
-    if (word == "--") break;
-    std::string name = word.substr(word.rfind('/') + 1);
-    for (const char* launcher :
-         {"torchrun", "accelerate", "deepspeed", "mpirun", "srun", "torch.distributed.run", "torch.distributed.launch"})
-      if (name == launcher) return name;
-  }
-  return std::nullopt;
-}
-
 std::optional<StepOnCards> observe_step(const StepSource& source) {
   StepOnCards out;
   const bool is_capture = names_captures(source);

@@ -28,9 +28,6 @@ void declare_step_source(Arguments& arguments, StepSource* source);
 // Whether `what` names captures, and no command.
 bool names_captures(const StepSource& source);
 
-// The launcher that starts several ranks, if this command is one: "torchrun".
-std::optional<std::string> launcher_in(const std::vector<std::string>& command);
-
 struct StepOnCards {
   std::shared_ptr<const Facts> facts;                // of the lowest captured rank
   std::vector<std::shared_ptr<const Facts>> others;  // of the job's other captured ranks

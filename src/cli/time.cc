@@ -27,6 +27,7 @@
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/run/own_ranks.h"
 #include "src/time/duration.h"
 #include "src/time/operations_file.h"
 
@@ -160,7 +161,7 @@ ScalePoint scale_point(const CardTime& card, int64_t ranks, const std::vector<Sc
 void check_scale(const TimeCommand& options, const StepSource& source, const StepTimeOptions& wanted, const std::vector<int64_t>& scale) {
   if (source.world_size > 0)
     throw Error("--scale says how many ranks the job has, and so does --world-size", options.scale, "leave out --world-size");
-  if (const auto launcher = launcher_in(source.what))
+  if (const auto launcher = run::launcher_in(source.what))
     throw Error(fmt::format("--scale starts the ranks itself, and {} would, too", *launcher), options.scale,
                 "give the command of one rank, such as: --scale 1,8 -- python train.py");
   const Machine& machine =

@@ -15,10 +15,6 @@
 namespace gpucast {
 namespace {
 
-std::string with_argument(const WhatIfKind& kind) {
-  return *kind.argument == '\0' ? std::string(kind.name) : fmt::format("{}:{}", kind.name, kind.argument);
-}
-
 // "0-3,7"
 bool is_list_of_numbers(std::string_view text) {
   bool digit = false;
@@ -38,6 +34,7 @@ std::string problem_of_argument(const WhatIfKind& kind, const std::string& name)
   if (takes.empty()) return colon ? "takes nothing after its name" : "";
   if (takes == "N") return to_number<int64_t>(argument).value_or(0) > 0 ? "" : "must have a whole number above 0";
   if (takes == "K") return to_number<int64_t>(argument).value_or(0) > 1 ? "" : "must have a whole number above 1";
+  if (takes == "[K]") return !colon || to_number<int64_t>(argument).value_or(0) > 1 ? "" : "must have a whole number above 1, or none";
   if (takes == "KERNEL") {
     static constexpr std::string_view kKernels[] = {"flash", "efficient", "cudnn", "math"};
     const bool known = std::find(std::begin(kKernels), std::end(kKernels), argument) != std::end(kKernels);
@@ -70,9 +67,16 @@ const std::vector<WhatIfKind>& what_if_kinds() {
       {"factored-optimizer", "", "Adafactor instead of Adam and AdamW", true},
       {"optimizer-in-backward", "", "each parameter stepped in backward, its gradient dropped"},
       {"offload-optimizer", "", "the optimizer's state in the host's memory"},
+      {kFsdp, "[K]", "the model of DistributedDataParallel sharded over K ranks by fully_shard; without K: over all"},
       {kMaxLength, "N", "each batch of texts padded to N tokens", true},
   };
   return kKinds;
+}
+
+std::string with_argument(const WhatIfKind& kind) {
+  const std::string argument = kind.argument;
+  if (argument.starts_with('[')) return fmt::format("{}[:{}", kind.name, argument.substr(1));
+  return argument.empty() ? kind.name : fmt::format("{}:{}", kind.name, argument);
 }
 
 std::string what_if_kind(const std::string& name) { return name.substr(0, name.find(':')); }

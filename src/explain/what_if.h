@@ -12,16 +12,21 @@ namespace gpucast {
 
 struct WhatIfKind {
   const char* name;
-  const char* argument;  // "": it has none; "MODULE": written NAME:MODULE; "N": a whole number above 0; "K": one above 1; "KERNEL"
+  const char* argument;  // "": it has none; "MODULE": written NAME:MODULE; "N": a whole number above 0; "K": one above 1; "[K]": the same,
+                         // or none; "KERNEL"
   const char* what;      // a short description
   bool changes_mathematics = false;
 };
 const std::vector<WhatIfKind>& what_if_kinds();
 
+// "bf16", "micro-batch:K", "fsdp[:K]".
+std::string with_argument(const WhatIfKind& kind);
+
 inline constexpr const char* kHalfBatch = "half-batch";
 inline constexpr const char* kMicroBatch = "micro-batch";  // part of a name: "micro-batch:4"
 
 inline constexpr const char* kCompile = "compile";
+inline constexpr const char* kFsdp = "fsdp";  // or part of a name: "fsdp:4"
 
 // "micro-batch" of "micro-batch:4", and "4"; the argument may be "".
 std::string what_if_kind(const std::string& name);

@@ -20,7 +20,7 @@ std::string what_if_hint(const std::string& name) {
 
 TEST(WhatIf, KnowsItsNames) {
   for (const char* name : {"set-to-none", "no-foreach", "half-batch", "bf16", "checkpoint:Block", "checkpoint:blocks.0",
-                           "checkpoint:Block=0-3,7", "micro-batch:4", "attention:flash", "fused"}) {
+                           "checkpoint:Block=0-3,7", "micro-batch:4", "attention:flash", "fused", "fsdp", "fsdp:2"}) {
     EXPECT_NO_THROW(check_what_if(name)) << name;
   }
 }
@@ -36,6 +36,7 @@ TEST(WhatIf, SaysWhatWasMeant) {
     EXPECT_EQ(what_if_hint(name), "write --what-if checkpoint:MODULE") << name;
   EXPECT_EQ(what_if_hint("micro-batch:1"), "write --what-if micro-batch:K");
   EXPECT_EQ(what_if_hint("attention:fast"), "write --what-if attention:KERNEL");
+  for (const char* name : {"fsdp:", "fsdp:1", "fsdp:all"}) EXPECT_EQ(what_if_hint(name), "write --what-if fsdp[:K]") << name;
 }
 
 TEST(WhatIf, HalvesTheBatchOption) {

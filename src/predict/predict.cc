@@ -13,9 +13,11 @@
 #include <memory>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
+#include "gpucast/ranks.h"
 #include "src/attribution/attribute.h"
 #include "src/base/alloc_conf.h"
 #include "src/base/bytes.h"
@@ -333,6 +335,19 @@ Analysis judge(std::shared_ptr<const Facts> followed, const std::optional<std::s
   }
   add_warnings(trace, facts.conf, facts.comparison, captured, gpu, &out);
   return analysis;
+}
+
+Analysis judge_job(const std::vector<std::shared_ptr<const Facts>>& ranks, const std::string& gpu, double confidence) {
+  std::vector<Analysis> all;
+  std::vector<Prediction> predictions;
+  for (const auto& facts : ranks) {
+    all.push_back(judge(facts, gpu, confidence));
+    predictions.push_back(all.back().prediction);
+  }
+  Ranks compared = compare_ranks(predictions);
+  Analysis& out = all[compared.judged];
+  if (all.size() > 1) out.prediction.ranks = std::move(compared);
+  return std::move(out);
 }
 
 Prediction predict(Trace trace, const std::optional<std::string>& gpu, double confidence) {

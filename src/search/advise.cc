@@ -139,9 +139,12 @@ class Search {
   }
 
   void add_point(const Configuration& configuration, const Run& run, const std::vector<std::string>& what_ifs, const std::string& name) {
-    const Analysis analysis = judge(facts_of(run).front(), gpu_.id);
+    const std::vector<std::shared_ptr<const Facts>> ranks = facts_of(run);
+    const Analysis analysis = judge_job(ranks, gpu_.id);
     const Prediction& p = analysis.prediction;
     AdvisedPoint point;
+    point.rank = p.rank;
+    point.device = p.device_index;
     point.what_ifs = what_ifs;
     for (const WhatIf& what_if : p.what_if) {
       if (std::find(what_ifs.begin(), what_ifs.end(), what_if.name) == what_ifs.end()) continue;
@@ -152,7 +155,7 @@ class Search {
     point.peak_reserved_bytes = p.peak_reserved.bytes;
     point.device_expected_bytes = p.device.expected_bytes;
     point.verdict = p.verdict;
-    add_time(*analysis.facts, &point);
+    add_time(ranks, &point);
     // Such as a script that ends before K small batches: without a step of the optimizer its memory is not comparable either.
     if (!out_.points.empty() && out_.points.front().sample_ns > 0 && point.sample_ns <= 0)
       return out_.left_out.push_back({name, "no whole step was observed: the script ends too early"});
@@ -165,27 +168,32 @@ class Search {
       out_.command = p.command;
       out_.gpu_name = p.gpu_name;
       out_.gpu_total_bytes = p.gpu_total_bytes;
+      out_.ranks = std::max<int64_t>(1, p.world_size);
+      out_.captured = static_cast<int64_t>(ranks.size());
+      out_.rank_options = rank_options(run.spec);
     }
     out_.points.push_back(point);
     measured_.emplace(configuration, std::move(measured));
     add_with_expandable_segments(analysis, run.spec, point);
   }
 
-  void add_time(const Facts& facts, AdvisedPoint* point) {
+  void add_time(const std::vector<std::shared_ptr<const Facts>>& ranks, AdvisedPoint* point) {
     StepTimeOptions options;
     options.gpus = {gpu_};
     try {
-      const StepTimes times = step_times(facts, options);
+      const StepTimes times = step_times(pointers_to(ranks), options);
       const CardTime& card = times.cards.front();
+      const int64_t of_job = card.job ? card.job->samples : times.samples;
       // Batches in time: the loader is the same for all configurations.
       point->step_ns = (card.loader ? card.loader->step_without : card.step).expected_ns;
       if (out_.points.empty()) {
         samples_ = times.samples;
+        job_samples_ = of_job;
         optimizer_share_ = optimizer_share(card);
       }
       // Parts of a batch add up to it.
       const bool other_batch = std::find(point->what_ifs.begin(), point->what_ifs.end(), kHalfBatch) != point->what_ifs.end();
-      const int64_t samples = other_batch ? times.samples : samples_;
+      const int64_t samples = other_batch ? of_job : job_samples_;
       point->samples_per_s = static_cast<double>(samples) * 1e9 / point->step_ns;
       point->sample_ns = point->step_ns / static_cast<double>(std::max<int64_t>(samples, 1));
     } catch (const Error& error) {
@@ -234,7 +242,7 @@ class Search {
       throw Error("the script as it is cannot be run: " + problem.message, problem.where, problem.to_do);
     }
     take({}, run);
-    const Analysis analysis = judge(facts_of(run).front(), gpu_.id);
+    const Analysis analysis = judge_job(facts_of(run), gpu_.id);
     axes_ = axes_of(analysis, samples_, optimizer_share_, question_.allowed, &out_.left_out);
     // From here on a configuration has an option for each axis.
     MeasuredRun measured = std::move(measured_.begin()->second);
@@ -507,7 +515,8 @@ class Search {
   void narrow(size_t place, const Configuration& with_all, const Configuration& without) {
     const std::string type = what_if_argument(axes_[place].options[1]);
     const MeasuredRun &all = measured_.at(with_all), &none = measured_.at(without);
-    const std::vector<Recomputed> modules = recomputed_modules(*facts_of(none.run).front(), *facts_of(all.run).front(), type, gpu_);
+    const std::vector<Recomputed> modules =
+        recomputed_modules(*judge_job(facts_of(none.run), gpu_.id).facts, *judge_job(facts_of(all.run), gpu_.id).facts, type, gpu_);
     int64_t can_save_bytes = 0;
     for (const Recomputed& module : modules) can_save_bytes += std::max<int64_t>(module.saved_bytes, 0);
     int64_t need_bytes = all.request_bytes + can_save_bytes - out_.gpu_total_bytes;
@@ -556,7 +565,8 @@ class Search {
   Runs runs_;
   const Clock::time_point begin_ = Clock::now();
   double round_seconds_ = 0;    // of the latest runs, made together
-  int64_t samples_ = 0;         // of a step of the script as it is
+  int64_t samples_ = 0;         // of a step of the script as it is, on one rank
+  int64_t job_samples_ = 0;     // on all
   double optimizer_share_ = 1;  // of its time
   std::vector<Axis> axes_;
   std::vector<std::vector<size_t>> usable_;  // for each axis, the options that change something

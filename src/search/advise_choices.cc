@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "gpucast/error.h"
+#include "gpucast/trace.h"
+#include "src/base/links.h"
 #include "src/explain/explain.h"
 #include "src/explain/what_if.h"
 
@@ -48,6 +50,19 @@ bool optimizer_is_small(const Prediction& prediction, double optimizer_share) {
   return optimizer_share < kSmallOptimizer && static_cast<double>(optimizer_bytes) < kSmallOptimizer * static_cast<double>(weights_bytes);
 }
 
+// fully_shard over all ranks, and over groups of ranks of one node, for a model that DistributedDataParallel holds whole.
+std::vector<std::string> degrees_of_sharding(const Trace& trace) {
+  const auto is_replicated = [&](const Module& module) { return trace.strings.text(module.type) == "DistributedDataParallel"; };
+  const int64_t ranks = trace.process.world_size, of_node = trace.node_ranks > 0 ? trace.node_ranks : kUsualNodeCards;
+  std::vector<std::string> out;
+  if (ranks < 2 || std::ranges::none_of(trace.modules, is_replicated)) return out;
+  out.emplace_back(kFsdp);
+  for (int64_t degree = ranks / 2; degree > 1; --degree) {
+    if (ranks % degree == 0 && degree <= of_node) out.push_back(fmt::format("{}:{}", kFsdp, degree));
+  }
+  return out;
+}
+
 std::vector<std::string> parts_of_batch(int64_t samples) {
   std::vector<std::string> out;
   for (int64_t parts = 2; parts <= std::min(samples, kMostParts); parts *= 2) {
@@ -81,6 +96,7 @@ std::vector<Axis> axes_of(const Analysis& as_it_is, int64_t samples, double opti
   std::vector<std::string> batch = parts_of_batch(samples);
   if (has(allowed, kHalfBatch)) batch.emplace_back(kHalfBatch);
   add("batch", std::move(batch));
+  add("sharding", degrees_of_sharding(as_it_is.facts->trace));
   std::vector<std::string> optimizer = {"fused", "optimizer-in-backward", "offload-optimizer", "8bit-optimizer", "factored-optimizer"};
   if (has(likely, "no-foreach")) optimizer.insert(optimizer.begin(), "no-foreach");
   const std::string type = class_to_checkpoint(as_it_is);

@@ -18,6 +18,8 @@ Json point_json(const AdvisedPoint& point) {
               {"peak_reserved_bytes", point.peak_reserved_bytes},
               {"device_expected_bytes", point.device_expected_bytes},
               {"verdict", verdict_name(point.verdict)},
+              {"rank", point.rank},
+              {"device", point.device},
               {"step_ns", point.step_ns > 0 ? Json(point.step_ns) : Json(nullptr)},
               {"samples_per_s", point.samples_per_s > 0 ? Json(point.samples_per_s) : Json(nullptr)},
               {"changes_mathematics", point.changes_mathematics},
@@ -44,6 +46,8 @@ std::string advice_json(const Advice& advice) {
   out["schema_version"] = 1;
   out["command"] = command_json(advice.command);
   out["gpu"] = {{"name", advice.gpu_id}, {"capacity_bytes", advice.gpu_total_bytes}};
+  out["ranks"] = advice.ranks;
+  out["captured"] = advice.captured;
   out["points"] = Json::array();
   for (const AdvisedPoint& point : advice.points) out["points"].push_back(point_json(point));
   out["best"] = advice.best ? Json(*advice.best) : Json(nullptr);

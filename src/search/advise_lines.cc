@@ -24,6 +24,19 @@ std::string recomputed(const std::string& modules) {
   return fmt::format("torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) where each {} is called{}", type, which);
 }
 
+std::string sharded(const std::string& degree, const std::string& did) {
+  const std::string parts = did.substr(0, did.find(" sharded over"));  // "12 Block, GPT"
+  const std::string mesh =
+      degree.empty()
+          ? ""
+          : fmt::format("; each with mesh=init_device_mesh(\"cuda\", (ranks // {0}, {0}), mesh_dim_names=(\"replicate\", \"shard\"))",
+                        degree);
+  return fmt::format(
+      "torch.distributed.fsdp.fully_shard(block) for each block, then fully_shard(model), instead of DistributedDataParallel(model) ({}), "
+      "before the optimizer is made{}; model.module is the model, and no_sync() is model.set_requires_gradient_sync(False)",
+      parts, mesh);
+}
+
 std::string kernel_name(const std::string& kernel) {
   if (kernel == "flash") return "FLASH_ATTENTION";
   if (kernel == "efficient") return "EFFICIENT_ATTENTION";
@@ -38,6 +51,7 @@ std::string change_to_write(const std::string& what_if, const std::string& did) 
   const std::string kind = what_if_kind(what_if), argument = what_if_argument(what_if);
   if (kind == kMicroBatch) return in_parts(argument, did);
   if (kind == kHalfBatch) return did;
+  if (kind == kFsdp) return sharded(argument, did);
   if (kind == "checkpoint") return recomputed(argument);
   if (kind == "attention")
     return fmt::format("with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.{}): around the training", kernel_name(argument));

@@ -22,9 +22,15 @@ std::string name_of(const AdvisedPoint& point) {
   return out.empty() ? "as it is" : out;
 }
 
-std::string figures_of(const AdvisedPoint& point) {
-  std::string out =
-      fmt::format("{} at its peak, {} on the card", format_bytes(point.peak_reserved_bytes), format_bytes(point.device_expected_bytes));
+// Several ranks or devices: the one that needs most.
+std::string rank_of(const Advice& advice, const AdvisedPoint& point) {
+  if (advice.ranks > 1) return fmt::format(" of rank {}", point.rank);
+  return advice.captured > 1 ? fmt::format(" cuda:{}", point.device) : "";
+}
+
+std::string figures_of(const Advice& advice, const AdvisedPoint& point) {
+  std::string out = fmt::format("{} at its peak, {} on the card{}", format_bytes(point.peak_reserved_bytes),
+                                format_bytes(point.device_expected_bytes), rank_of(advice, point));
   if (point.step_ns > 0) out += fmt::format(", {} a step", time_text(point.step_ns));
   if (point.samples_per_s > 0) out += fmt::format(", {:.4g} samples/s", point.samples_per_s);
   return out;
@@ -48,13 +54,13 @@ void write_answer(const Advice& advice, TextWriter* out) {
   if (advice.best) {
     const AdvisedPoint& best = advice.points[*advice.best];
     out->wrapped("Best: ", name_of(best));
-    out->wrapped("  ", figures_of(best));
+    out->wrapped("  ", figures_of(advice, best));
     return write_changes(best, out);
   }
   const AdvisedPoint& smallest = advice.points[advice.smallest];
   out->line(out->bold("Nothing that was tried fits."));
   out->wrapped("Smallest: ", name_of(smallest));
-  out->wrapped("  ", figures_of(smallest));
+  out->wrapped("  ", figures_of(advice, smallest));
   const int64_t missing_bytes = smallest.device_expected_bytes - advice.gpu_total_bytes;
   if (missing_bytes > 0) out->format("  {} more than the card has", format_bytes(missing_bytes));
   write_changes(smallest, out);
@@ -98,7 +104,8 @@ void write_left_out(const Advice& advice, TextWriter* out) {
 }
 
 // The lines to paste, from the folder in which the user is.
-void write_steps(const Patch& patch, const std::string& settings, const std::string& gpu, TextWriter* out) {
+void write_steps(const Patch& patch, const std::string& settings, const std::string& gpu, const std::string& rank_options,
+                 TextWriter* out) {
   std::error_code error;
   const bool is_here = std::filesystem::equivalent(patch.folder, ".", error);
   const std::string path = is_here ? patch.path : std::filesystem::absolute(patch.path, error).string();
@@ -106,7 +113,7 @@ void write_steps(const Patch& patch, const std::string& settings, const std::str
   if (!is_here) out->format("    cd {}", printable(shell_quote({patch.folder})));
   out->format("    git apply {}", printable(shell_quote({path})));
   const std::string set = settings.empty() ? "" : "PYTORCH_CUDA_ALLOC_CONF=" + settings + " ";
-  out->format("    {}gpucast run --gpu {} -- {}", set, gpu, printable(shell_quote(patch.command)));
+  out->format("    {}gpucast run --gpu {}{} -- {}", set, gpu, rank_options, printable(shell_quote(patch.command)));
 }
 
 void write_patch_lines(const Advice& advice, const Patch& patch, TextWriter* out) {
@@ -125,7 +132,7 @@ void write_patch_lines(const Advice& advice, const Patch& patch, TextWriter* out
   if (!point.settings.empty()) out->wrapped("  with ", settings_to_write(point.settings));
   for (const ByHand& by_hand : patch.by_hand)
     out->wrapped(fmt::format("  by hand: {}: ", by_hand.what_if), fmt::format("{} (the change is above)", printable(by_hand.why)));
-  if (!patch.path.empty()) write_steps(patch, point.settings, advice.gpu_id, out);
+  if (!patch.path.empty()) write_steps(patch, point.settings, advice.gpu_id, advice.rank_options, out);
 }
 
 void write_patches_of(const Advice& advice, TextWriter* out) {
@@ -148,9 +155,15 @@ std::string advice_text(const Advice& advice, bool colour) {
   TextWriter out(colour);
   const AdvisedPoint& as_it_is = advice.points.front();
   out.wrapped("", printable(shell_quote(advice.command)));
-  out.format("on {} ({}), {}", advice.gpu_id, advice.gpu_name, format_bytes(advice.gpu_total_bytes));
+  const int64_t cards = std::max(advice.ranks, advice.captured);
+  out.format("on {}{} ({}), {}{}", cards > 1 ? fmt::format("{} x ", cards) : "", advice.gpu_id, advice.gpu_name,
+             format_bytes(advice.gpu_total_bytes), cards > 1 ? " each" : "");
+  if (cards > 1)
+    out.wrapped("", fmt::format("{}. Memory is of the one that needs most; a step and samples/s are the job's.",
+                                advice.ranks > 1 ? fmt::format("{} ranks, {} of them ran here", advice.ranks, advice.captured)
+                                                 : fmt::format("One process with {} devices", advice.captured)));
   const Headline headline = headline_of(as_it_is.verdict);
-  out.wrapped(fmt::format("As it is: {}: ", out.paint(headline.words, headline.colour)), figures_of(as_it_is));
+  out.wrapped(fmt::format("As it is: {}: ", out.paint(headline.words, headline.colour)), figures_of(advice, as_it_is));
   out.line();
   write_answer(advice, &out);
   write_front(advice, &out);

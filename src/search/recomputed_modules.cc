@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <unordered_map>
 
 #include "gpucast/step_time.h"
@@ -11,8 +12,11 @@
 namespace gpucast::search {
 namespace {
 
+// fully_shard makes a class FSDPBlock of Block.
 bool is_of(const Trace& trace, ModuleId id, const std::string& type) {
-  return id.valid() && id.index() < trace.modules.size() && trace.strings.text(trace.modules[id.index()].type) == type;
+  if (!id.valid() || id.index() >= trace.modules.size()) return false;
+  const std::string_view own = trace.strings.text(trace.modules[id.index()].type);
+  return own == type || (own.starts_with("FSDP") && own.substr(4) == type);
 }
 
 // The outermost module of this class that contains `id`, or is it; not valid: none.

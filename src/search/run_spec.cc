@@ -24,6 +24,14 @@ run::Job job_of(const RunSpec& spec, const std::string& output) {
   return job;
 }
 
+std::string rank_options(const RunSpec& spec) {
+  std::string out;
+  if (spec.gpus > 0) out += fmt::format(" --gpus {}", spec.gpus);
+  if (spec.world_size > 0) out += fmt::format(" --world-size {}", spec.world_size);
+  if (!spec.ranks.empty()) out += " --ranks " + spec.ranks;
+  return out;
+}
+
 std::string run_line(const RunSpec& spec) {
   std::vector<std::string> words;
   if (!spec.environment.empty()) words.emplace_back("env");

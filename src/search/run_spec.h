@@ -24,6 +24,9 @@ struct RunSpec {
   bool enforce_capacity = false;
 };
 
+// " --gpus 2 --world-size 8 --ranks 0,1", of `gpucast run`; "": one process on one card, or its launcher starts the ranks.
+std::string rank_options(const RunSpec& spec);
+
 // As a job of `gpucast batch`, without a name. Its capture replaces the file `output`.
 run::Job job_of(const RunSpec& spec, const std::string& output);
 

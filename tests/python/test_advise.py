@@ -81,3 +81,41 @@ def test_a_script_that_fails(advise):
     done, _ = advise("--gpu", "rtx3060", command=(sys.executable, "train.py", "--no-such-option"))
     assert done.returncode == 2
     assert "the script as it is cannot be run" in done.stderr
+
+
+# Whole, with gradients, AdamW's state and DistributedDataParallel's buckets: 13.4 GB; shared by two cards half of that.
+REPLICATED = """
+import os, torch
+import torch.distributed as dist
+from torch import nn
+
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+with torch.device("cuda"):
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4096, 16384), nn.ReLU(), nn.Linear(16384, 4096)) for _ in range(5)))
+model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(4):
+    model(torch.ones(1, 4096, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_sharding_is_a_choice_of_several_cards(advise):
+    (advise.folder / "replicated.py").write_text(REPLICATED)
+    ranks = ("--world-size", "2", "--ranks", "0,1")
+    words = ("--gpu", "rtx3060", "--seconds", "0", "--runs", "4", *ranks, "--write-patch", "out.patch")
+    done, _ = advise(*words, command=(sys.executable, "replicated.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "on 2 x rtx3060" in said and "2 ranks, 2 of them ran here." in said and "on the card of rank" in said
+    assert (
+        "torch.distributed.fsdp.fully_shard(block) for each block, then fully_shard(model)" in said and "(5 Sequential, Sequential)" in said
+    )
+    assert "gpucast run --gpu rtx3060 --world-size 2 --ranks 0,1 --what-if fsdp" in said
+    assert "No patch: no line of the script is changed with certainty." in said and "by hand: fsdp:" in said
+    done, advice = advise("--gpu", "rtx3060", "--runs", "4", *ranks, "--format", "json", command=(sys.executable, "replicated.py"))
+    best = advice["points"][advice["best"]]
+    assert advice["ranks"] == advice["captured"] == 2 and "fsdp" in best["what_ifs"] and not best["changes_mathematics"]
+    assert best["samples_per_s"] == pytest.approx(2e9 / best["step_ns"], rel=1e-6)

@@ -177,7 +177,7 @@ def test_a_wrong_command_line(empty, words, message):
 
 def test_a_wrong_file_has_line_and_column(empty):
     assert "there is no gpucast.toml" in empty.check().stderr
-    empty.config(job("four", 1, "gpus = 3"))
+    empty.config(job("four", 1, "gpu_ = 3"))
     done = empty.check()
     assert done.returncode == 2 and not done.stdout
     assert "gpucast.toml:8:1" in done.stderr and "did you mean 'gpu'?" in done.stderr

@@ -22,7 +22,7 @@ std::string name_of(const AdvisedPoint& point) {
   return out.empty() ? "as it is" : out;
 }
 
-// Several ranks or devices: the one that needs most.
+// Of several ranks or devices, the one with these needs.
 std::string rank_of(const Advice& advice, const AdvisedPoint& point) {
   if (advice.ranks > 1) return fmt::format(" of rank {}", point.rank);
   return advice.captured > 1 ? fmt::format(" cuda:{}", point.device) : "";
@@ -159,8 +159,8 @@ std::string advice_text(const Advice& advice, bool colour) {
   out.format("on {}{} ({}), {}{}", cards > 1 ? fmt::format("{} x ", cards) : "", advice.gpu_id, advice.gpu_name,
              format_bytes(advice.gpu_total_bytes), cards > 1 ? " each" : "");
   if (cards > 1)
-    out.wrapped("", fmt::format("{}. Memory is of the one that needs most; a step and samples/s are the job's.",
-                                advice.ranks > 1 ? fmt::format("{} ranks, {} of them ran here", advice.ranks, advice.captured)
+    out.wrapped("", fmt::format("{}: memory is the largest of them, a step and samples/s are the job's",
+                                advice.ranks > 1 ? fmt::format("{} ranks, {} of them captured", advice.ranks, advice.captured)
                                                  : fmt::format("One process with {} devices", advice.captured)));
   const Headline headline = headline_of(as_it_is.verdict);
   out.wrapped(fmt::format("As it is: {}: ", out.paint(headline.words, headline.colour)), figures_of(advice, as_it_is));

@@ -83,7 +83,7 @@ def test_a_script_that_fails(advise):
     assert "the script as it is cannot be run" in done.stderr
 
 
-# Whole, with gradients, AdamW's state and DistributedDataParallel's buckets: 13.4 GB; shared by two cards half of that.
+# Whole it needs 18 GiB, sharded over two cards half of that.
 REPLICATED = """
 import os, torch
 import torch.distributed as dist
@@ -105,17 +105,17 @@ for _ in range(4):
 def test_sharding_is_a_choice_of_several_cards(advise):
     (advise.folder / "replicated.py").write_text(REPLICATED)
     ranks = ("--world-size", "2", "--ranks", "0,1")
-    words = ("--gpu", "rtx3060", "--seconds", "0", "--runs", "4", *ranks, "--write-patch", "out.patch")
+    words = ("--gpu", "rtx3060", "--seconds", "0", "--runs", "2", *ranks, "--write-patch", "out.patch")
     done, _ = advise(*words, command=(sys.executable, "replicated.py"))
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
-    assert "on 2 x rtx3060" in said and "2 ranks, 2 of them ran here." in said and "on the card of rank" in said
+    assert "on 2 x rtx3060" in said and "2 ranks, 2 of them captured:" in said and "on the card of rank" in said
     assert (
         "torch.distributed.fsdp.fully_shard(block) for each block, then fully_shard(model)" in said and "(5 Sequential, Sequential)" in said
     )
     assert "gpucast run --gpu rtx3060 --world-size 2 --ranks 0,1 --what-if fsdp" in said
     assert "No patch: no line of the script is changed with certainty." in said and "by hand: fsdp:" in said
-    done, advice = advise("--gpu", "rtx3060", "--runs", "4", *ranks, "--format", "json", command=(sys.executable, "replicated.py"))
+    done, advice = advise("--gpu", "rtx3060", "--runs", "2", *ranks, "--format", "json", command=(sys.executable, "replicated.py"))
     best = advice["points"][advice["best"]]
     assert advice["ranks"] == advice["captured"] == 2 and "fsdp" in best["what_ifs"] and not best["changes_mathematics"]
     assert best["samples_per_s"] == pytest.approx(2e9 / best["step_ns"], rel=1e-6)

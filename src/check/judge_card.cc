@@ -51,6 +51,9 @@ std::optional<int64_t> step_ns_of(const Job& job, const std::vector<std::shared_
   options.gpus = {find_gpu(gpu)};
   options.machine = job.machine;
   try {
+    for (size_t i = 1; i < ranks.size(); ++i)
+      if (ranks[i]->trace.process.pid == ranks[0]->trace.process.pid)
+        throw Error("a process uses several cards, and the step of such a process is not predicted", "", "leave out the limit step_time");
     return rounded(step_times(pointers_to(ranks), options).cards.front().step.expected_ns);
   } catch (const Error&) {
     if (job.limit(Figure::step_time) != nullptr) throw;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -38,7 +39,7 @@ constexpr std::string_view kIgnoredVariables[] = {"_",     "PWD",  "OLDPWD",   "
 std::string modified(const fs::path& path) {
   std::error_code error;
   const auto time = fs::last_write_time(path, error);
-  return error ? "gone" : std::to_string(time.time_since_epoch().count());
+  return error ? "gone" : std::to_string(static_cast<int64_t>(time.time_since_epoch().count()));  // libc++ counts in 128 bits
 }
 
 // Size and contents; of large files and of folders the date.

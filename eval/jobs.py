@@ -29,7 +29,7 @@ def versions(python):
     """{package: release} of this Python's training packages. From their metadata: importing them takes seconds, and PyTorch's CUDA build needs libraries."""
     code = "import importlib.metadata as m; print(*(f'{d.metadata[\"Name\"]} {d.version}' for d in m.distributions()), sep='\\n')"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True)
-    installed = dict(line.split() for line in done.stdout.splitlines())
+    installed = dict(line.split() for line in reversed(done.stdout.splitlines()))  # the first on the path counts
     return {name: installed[name] for name in ("torch", "torchvision", "transformers") if name in installed}
 
 

@@ -152,6 +152,8 @@ def install(torch, core):
     _mode = Following()
     _mode.__enter__()
     patching.wrap(torch.overrides, "has_torch_function", _without_mode)
+    if hasattr(torch.autograd, "_engine_run_backward"):
+        patching.wrap(torch.autograd, "_engine_run_backward", _also_backward)
     if torch.distributed.is_available():
         for name in _COLLECTIVES:
             patching.wrap(torch.distributed.ProcessGroup, name, _received)
@@ -232,6 +234,20 @@ def _without_mode(real):
             return real(tensors)
 
     return has_torch_function
+
+
+def _also_backward(real):
+    """PyTorch took the mode off for this call. The engine's threads have the modes that are on when it begins: what a checkpoint computes again
+    there, custom functions and hooks are followed as in the main thread."""
+
+    def run_backward(*args, **kwargs):
+        modes = _torch._C._len_torch_function_stack()
+        if _left or _compiles or any(_torch._C._get_function_stack_at(place) is _mode for place in range(modes)):
+            return real(*args, **kwargs)
+        with _mode:
+            return real(*args, **kwargs)
+
+    return run_backward
 
 
 def leave_compiler_alone():

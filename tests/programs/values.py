@@ -7,6 +7,7 @@ import json
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 torch.manual_seed(0)
 IDS = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9])
@@ -23,6 +24,30 @@ def ids(device):
 def known_unique(device):
     values, inverse, counts = ids(device).unique(return_inverse=True, return_counts=True)
     return [values.tolist(), counts.tolist(), tuple(inverse.shape), int(inverse.max())]
+
+
+def known_in_the_backward_pass(device):
+    """A checkpoint computes again, and a custom function computes, in a thread of the engine's."""
+    places, read = torch.arange(6).to(device), []
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x * 2
+
+        @staticmethod
+        def backward(context, gradient):
+            read.append(int(places.max()))
+            return gradient * 2
+
+    def block(x):
+        read.append(bool((places.diff() > 0).all()))
+        return Scaled.apply(x)
+
+    for reentrant in (True, False):
+        x = torch.ones(6, device=device, requires_grad=True)
+        checkpoint(block, x, use_reentrant=reentrant).sum().backward()
+    return read
 
 
 def known_unique_sorted_rows(device):

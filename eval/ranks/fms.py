@@ -27,8 +27,8 @@ from pathlib import Path
 from eval import ROOT, jobs, page
 from eval.data_sets import read_csv
 
+COMMAND = "python -m eval.ranks.fms --data DIR --python ENV/bin/python --python ENV45/bin/python --out OUT"
 SCRIPTS = Path(__file__).parent / "scripts"
-GIB = 2**30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,15 +46,17 @@ def models():
     }  # fmt: skip
     power = {
         "model_type": "granite", "architectures": ["GraniteForCausalLM"], "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 40,
-        "num_attention_heads": 36, "num_key_value_heads": 36, "max_position_embeddings": 4096, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True,
-        "attention_dropout": 0.1,
-        "embedding_multiplier": 12.0, "logits_scaling": 9.0, "residual_multiplier": 0.22, "attention_multiplier": 0.015625,
+        "num_attention_heads": 36, "num_key_value_heads": 36, "max_position_embeddings": 4096, "tie_word_embeddings": True, "attention_bias": True,
+        "mlp_bias": True, "attention_dropout": 0.1, "embedding_multiplier": 12.0, "logits_scaling": 9.0, "residual_multiplier": 0.22,
+        "attention_multiplier": 0.015625,
     }  # fmt: skip
     return {
         "bigcode/gpt_bigcode-santacoder": Model(santacoder, 49158, 2048),
         "mistralai/Mistral-7B-v0.1": Model(ours["mistralai/Mistral-7B-v0.1"]["config"], 32001),
         "ibm/PowerLM-3b": Model(power, 49152),
         "meta-llama/Meta-Llama-3-8B": Model(ours["meta-llama/Meta-Llama-3-8B"]["config"], 128258),
+        "mistralai/Mixtral-8x7B-Instruct-v0.1": Model(ours["mistralai/Mixtral-8x7B-v0.1"]["config"], 32001),
+        "NousResearch/Llama-2-70b-hf": Model(ours["meta-llama/Llama-2-70b-hf"]["config"], 32001),
     }
 
 
@@ -87,8 +89,8 @@ class Row:
     plugin: str
     bf16: bool  # autocast
     transformers: str
-    peak: int  # bytes, rank 0
-    allocated: int
+    peak: int | None  # bytes, rank 0; None: the run did not end, so there is no figure
+    allocated: int | None  # at the end
 
     @property
     def name(self):
@@ -96,26 +98,26 @@ class Row:
 
 
 def rows_of(data):
-    """(rows with memory, rows without). Lines that are the same job and figure twice stay two rows."""
-    found, without = [], []
+    """(the rows, the number of rows left out: torch's memory was not read)."""
+    found, left_out = [], 0
     for line in read_csv(data / "multi_gpu" / "runs_fms_acceleration.csv"):
-        peak, plugin = re.search(r"peak torch allocated (\d+) B", line["notes"]), re.search(r"plugin (\S+)$", line["notes"]).group(1)
-        if not peak:
-            without.append(line)
+        memory = [re.search(rf"{what} (\d+) B", line["notes"]) for what in ("peak torch allocated", "; allocated")]
+        if line["step_s"] and not all(memory):
+            left_out += 1
             continue
         found.append(
             Row(
                 model=line["model"],
                 gpus=int(line["gpus"]),
                 batch=int(line["micro_batch"]),
-                plugin=plugin,
+                plugin=re.search(r"plugin (\S+)$", line["notes"]).group(1),
                 bf16="autocast" in line["precision"],
                 transformers=re.search(r"transformers (\S+)", line["release"]).group(1),
-                peak=int(peak.group(1)),
-                allocated=int(re.search(r"; allocated (\d+) B", line["notes"]).group(1)),
+                peak=int(memory[0].group(1)) if memory[0] else None,
+                allocated=int(memory[1].group(1)) if memory[1] else None,
             )
         )
-    return found, without
+    return found, left_out
 
 
 def write_stand_in(folder):
@@ -146,18 +148,29 @@ def job_of(row, python, out):
         environment |= FSDP
     log = out / "logs" / f"{row.name.replace(' ', '_')}.txt"
     log.parent.mkdir(exist_ok=True)
+    full = {"enforce_capacity": True} if row.peak is None else {}  # ends where the card is full
     return {
-        "name": row.name, "command": words, "gpu": "a100-80", "steps": "until-end", "environment": environment, "log": str(log), **several,
+        "name": row.name, "command": words, "gpu": "a100-80", "steps": "until-end", "environment": environment, "log": str(log), **several, **full,
     }  # fmt: skip
 
 
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    fits: bool
+    peak: int | None = None  # by the script's probes
+    allocated: int | None = None
+    report_peak: int | None = None
+
+
 def answer_of(result, job):
-    """{"peak", "allocated", "report_peak"} of a job that has ended; None if it failed."""
+    """None: it failed."""
+    if jobs.out_of_memory(result) or result["status"] == "does_not_fit":
+        return Answer(fits=False)
     if jobs.problem(result):
         print(f"{result['name']}: {jobs.problem(result)}", file=sys.stderr)
         return None
     printed = [line for line in Path(job["log"]).read_text().splitlines() if line.startswith('{"peak"')]
-    return {**json.loads(printed[-1]), "report_peak": result["report"]["peak"]["allocated_bytes"]}
+    return Answer(fits=True, **json.loads(printed[-1]), report_peak=result["report"]["peak"]["allocated_bytes"])
 
 
 def error(ours, measured):
@@ -165,18 +178,58 @@ def error(ours, measured):
 
 
 def text_of(row, answer):
-    off = answer["peak"] - row.peak
-    words = f"{row.name:60} measured {row.peak:>14,} gpucast {answer['peak']:>14,} {off:+,} ({error(answer['peak'], row.peak):+.4f} %)"
-    return f"{words}; at the end {answer['allocated'] - row.allocated:+,}; report {answer['report_peak'] - row.peak:+,}"
+    if row.peak is None or not answer.fits:
+        measured, ours = ("did not end" if row.peak is None else "ran"), ("fits" if answer.fits else "out of memory")
+        return f"{row.name:60} {measured}, gpucast: {ours}"
+    words = f"{row.name:60} measured {row.peak:>14,} gpucast {answer.peak:>14,} {answer.peak - row.peak:+,} ({error(answer.peak, row.peak):+.4f} %)"
+    return f"{words}; at the end {answer.allocated - row.allocated:+,}; report {answer.report_peak - row.peak:+,}"
+
+
+def compared(pairs):
+    """Those with two figures."""
+    return [(row, answer) for row, answer in pairs if row.peak is not None and answer.fits]
+
+
+def summary_of(name, pairs):
+    """A line of the page's summary."""
+    errors = sorted(abs(error(answer.peak, row.peak)) for row, answer in pairs)
+    equal, near = sum(answer.peak == row.peak for row, answer in pairs), sum(one <= 1 for one in errors)
+    at_the_end = sum(answer.allocated == row.allocated for row, answer in pairs)
+    return f"| {name} | {len(pairs)} | {equal} | {statistics.median(errors):.4f} | {errors[-1]:.4f} | {near} | {at_the_end} |"
 
 
 def summary(pairs):
-    if not pairs:
-        return "no row has an answer"
-    errors = sorted(abs(error(answer["peak"], row.peak)) for row, answer in pairs)
-    equal = sum(answer["peak"] == row.peak for row, answer in pairs)
-    within = sum(one <= 1 for one in errors)
-    return f"{len(errors)} rows: {equal} equal, median {statistics.median(errors):.4f} %, worst {errors[-1]:.2f} %, within 1 %: {within}"
+    lines = [
+        "| rows | n | equal to the byte | median error % | worst % | within 1 % | equal at the end |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines.append(summary_of("all", pairs))
+    for gpus in sorted({row.gpus for row, _ in pairs}):
+        lines.append(summary_of(f"{gpus} GPU{'s' if gpus > 1 else ''}", [one for one in pairs if one[0].gpus == gpus]))
+    for model in dict.fromkeys(row.model for row, _ in pairs):
+        lines.append(summary_of(model, [one for one in pairs if one[0].model == model]))
+    return "\n".join(lines)
+
+
+def verdicts(pairs):
+    ran, ended = [answer for row, answer in pairs if row.peak is not None], [answer for row, answer in pairs if row.peak is None]
+    fit, full = sum(answer.fits for answer in ran), sum(not answer.fits for answer in ended)
+    return f"Of {len(ran)} runs that ended, {fit} fit by gpucast; of {len(ended)} that did not end, {full} run out of memory."
+
+
+def table_of(pairs):
+    lines = ["| model | GPUs | batch a GPU | plugin | weights | measured | gpucast |", "|---|---:|---:|---|---|---:|---|"]
+    for row, answer in pairs:
+        off = answer.peak - row.peak
+        ours = f"{off:+,} ({error(answer.peak, row.peak):+.4f} %)" if off else "equal"
+        weights = "fp32, autocast" if row.bf16 and row.gpus > 1 else "bf16, autocast" if row.bf16 else "bf16"
+        lines.append(f"| {row.model.split('/')[1]} | {row.gpus} | {row.batch} | {row.plugin} | {weights} | {row.peak:,} | {ours} |")
+    return "\n".join(lines)
+
+
+def disagreements(pairs):
+    found = [row.name for row, answer in pairs if answer.fits != (row.peak is not None)]
+    return f"Otherwise: {', '.join(found)}." if found else "None is otherwise."
 
 
 def main():
@@ -192,14 +245,21 @@ def main():
     out = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     environments = {jobs.versions(python)["transformers"]: os.path.abspath(python) for python in options.python}
-    rows, without = rows_of(options.data)
+    rows, left_out = rows_of(options.data)
     chosen = [row for row in rows if row.transformers in environments and re.search(options.only, row.name)]
     wanted = {row.name: job_of(row, environments[row.transformers], out) for row in chosen}
     results = jobs.run(options.gpucast, list(wanted.values()), out / "fms.jsonl", options.at_once)
     pairs = [(row, answer) for row in chosen if (answer := answer_of(results[row.name], wanted[row.name]))]
     for row, answer in pairs:
         print(text_of(row, answer))
-    print(f"\n{summary(pairs)}; {len(rows) - len(pairs)} rows did not run, {len(without)} have no figure of torch's")
+    both = compared(pairs)
+    if both:
+        print(f"\n{summary(both)}\n")
+    print(f"{verdicts(pairs)} {disagreements(pairs)}\n{len(rows) - len(pairs)} rows were not run, {left_out} have no figure of torch's")
+    if options.page:
+        words = f"{len(both)} peaks, {len(pairs)} verdicts"
+        tables = {"summary": summary(both), "verdicts": f"{verdicts(pairs)} {disagreements(pairs)}", "rows": table_of(both)}
+        page.write(ROOT / "docs/results/fms.md", COMMAND, words, tables)
     return 0
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from eval.ranks import composed, judge, lambda_ddp, llm_foundry, megatron, neusight, vtrain, vtrain_table
+from eval.ranks import composed, fms, judge, lambda_ddp, llm_foundry, megatron, neusight, vtrain, vtrain_table
 from eval.ranks.sweeps import Row
 
 pytestmark = pytest.mark.once
@@ -155,3 +155,26 @@ def test_attention_of_2023_in_todays_triton():
     assert "tl.dot(q, tl.trans(k))" in new and "tl.dot(tl.trans(p.to(do.dtype)), do)" in new
     assert 'tl.atomic_add(dq_ptrs, dq, sem="relaxed")' in new and "False" not in new
     assert new.count("triton.Config") == 2 and '"BLOCK_M": 64, "BLOCK_N": 128' in new
+
+
+def test_rows_of_full_fine_tuning(tmp_path):
+    """A row without a figure of torch's is left out if it ran, and asks for a verdict if it did not end."""
+    columns = "model,gpus,micro_batch,precision,release,step_s,notes"
+    release = '"torch 2.4.1, transformers 4.48.1"'
+    memory = "peak torch allocated 2000 B (rank 0; Trainer probes); nvidia-smi peak 9 MiB mean of cards; allocated 900 B; plugin none"
+    lines = [
+        columns,
+        f"a/b,2,4,bfloat16,{release},1.5,{memory}",
+        f"a/b,1,8,bfloat16 +bf16 autocast,{release},,no torch figure; plugin foak",
+    ]
+    lines.append(f"a/b,1,4,bfloat16,{release},2.5,no torch figure; plugin none")
+    (tmp_path / "multi_gpu").mkdir()
+    (tmp_path / "multi_gpu" / "runs_fms_acceleration.csv").write_text("\n".join(lines))
+    (ran, ended), left_out = fms.rows_of(tmp_path)
+    assert (ran.peak, ran.allocated, ran.gpus, ran.transformers) == (2000, 900, 2, "4.48.1") and left_out == 1
+    assert ended.peak is None and ended.bf16 and ended.plugin == "foak"
+
+    pairs = [(ran, fms.Answer(True, 2010, 900, 2010)), (ended, fms.Answer(True))]
+    assert "| all | 1 | 0 | 0.5000 | 0.5000 | 1 | 1 |" in fms.summary(fms.compared(pairs))
+    assert "+10 (+0.5000 %)" in fms.table_of(fms.compared(pairs))
+    assert fms.disagreements(pairs) == f"Otherwise: {ended.name}."

@@ -156,21 +156,25 @@ def job_of(row, python, out):
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    fits: bool
+    verdict: str  # fits, tight, does_not_fit
     peak: int | None = None  # by the script's probes
     allocated: int | None = None
     report_peak: int | None = None
+
+    @property
+    def fits(self):
+        return self.verdict != "does_not_fit"
 
 
 def answer_of(result, job):
     """None: it failed."""
     if jobs.out_of_memory(result) or result["status"] == "does_not_fit":
-        return Answer(fits=False)
+        return Answer("does_not_fit")
     if jobs.problem(result):
         print(f"{result['name']}: {jobs.problem(result)}", file=sys.stderr)
         return None
     printed = [line for line in Path(job["log"]).read_text().splitlines() if line.startswith('{"peak"')]
-    return Answer(fits=True, **json.loads(printed[-1]), report_peak=result["report"]["peak"]["allocated_bytes"])
+    return Answer(result["status"], **json.loads(printed[-1]), report_peak=result["report"]["peak"]["allocated_bytes"])
 
 
 def error(ours, measured):
@@ -179,8 +183,7 @@ def error(ours, measured):
 
 def text_of(row, answer):
     if row.peak is None or not answer.fits:
-        measured, ours = ("did not end" if row.peak is None else "ran"), ("fits" if answer.fits else "out of memory")
-        return f"{row.name:60} {measured}, gpucast: {ours}"
+        return f"{row.name:60} {'did not end' if row.peak is None else 'ended'}, gpucast: {answer.verdict}"
     words = f"{row.name:60} measured {row.peak:>14,} gpucast {answer.peak:>14,} {answer.peak - row.peak:+,} ({error(answer.peak, row.peak):+.4f} %)"
     return f"{words}; at the end {answer.allocated - row.allocated:+,}; report {answer.report_peak - row.peak:+,}"
 
@@ -212,9 +215,9 @@ def summary(pairs):
 
 
 def verdicts(pairs):
-    ran, ended = [answer for row, answer in pairs if row.peak is not None], [answer for row, answer in pairs if row.peak is None]
-    fit, full = sum(answer.fits for answer in ran), sum(not answer.fits for answer in ended)
-    return f"Of {len(ran)} runs that ended, {fit} fit by gpucast; of {len(ended)} that did not end, {full} run out of memory."
+    ended, stopped = [[answer.verdict for row, answer in pairs if (row.peak is None) == it] for it in (False, True)]
+    fit = f"Of {len(ended)} runs that ended, {ended.count('fits')} fit by gpucast, and {ended.count('tight')} are tight"
+    return f"{fit}; of {len(stopped)} that did not end, {stopped.count('does_not_fit')} run out of memory."
 
 
 def table_of(pairs):
@@ -228,7 +231,7 @@ def table_of(pairs):
 
 
 def disagreements(pairs):
-    found = [row.name for row, answer in pairs if answer.fits != (row.peak is not None)]
+    found = [f"{row.name} ({answer.verdict})" for row, answer in pairs if answer.fits != (row.peak is not None)]
     return f"Otherwise: {', '.join(found)}." if found else "None is otherwise."
 
 

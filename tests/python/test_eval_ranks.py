@@ -174,7 +174,7 @@ def test_rows_of_full_fine_tuning(tmp_path):
     assert (ran.peak, ran.allocated, ran.gpus, ran.transformers) == (2000, 900, 2, "4.48.1") and left_out == 1
     assert ended.peak is None and ended.bf16 and ended.plugin == "foak"
 
-    pairs = [(ran, fms.Answer(True, 2010, 900, 2010)), (ended, fms.Answer(True))]
+    pairs = [(ran, fms.Answer("fits", 2010, 900, 2010)), (ended, fms.Answer("tight"))]
     assert "| all | 1 | 0 | 0.5000 | 0.5000 | 1 | 1 |" in fms.summary(fms.compared(pairs))
     assert "+10 (+0.5000 %)" in fms.table_of(fms.compared(pairs))
-    assert fms.disagreements(pairs) == f"Otherwise: {ended.name}."
+    assert fms.disagreements(pairs) == f"Otherwise: {ended.name} (tight)."

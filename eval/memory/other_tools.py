@@ -81,10 +81,16 @@ def answers(args):
             key = f"{name}: {variant}"
             if key not in kept:
                 kept[key] = ask(args, {**JOB, **more})
-                print(key, f"{kept[key]['bytes'] / GIB:.2f} GiB", file=sys.stderr, flush=True)
+                print(key, kept[key]["bytes"], file=sys.stderr, flush=True)
             if args.out:
                 args.out.write_text(json.dumps(kept, indent=1))
     return kept
+
+
+def cell(said, measured):
+    if said is None:
+        return "cannot say"
+    return f"{said / GIB:.2f} " + ("(equal)" if said == measured else f"({signed(error(said, measured), 1)} %)")
 
 
 def table(found):
@@ -94,11 +100,7 @@ def table(found):
         of_tool = {variant: found.get(f"{name}: {variant}") for variant in VARIANTS}
         if all(of_tool.values()):
             release = next(iter(of_tool.values()))["release"]
-            cells = [
-                f"{one['bytes'] / GIB:.2f} (equal)" if one["bytes"] == measured[variant]
-                else f"{one['bytes'] / GIB:.2f} ({signed(error(one['bytes'], measured[variant]), 0)} %)"
-                for variant, one in of_tool.items()
-            ]  # fmt: skip
+            cells = [cell(one["bytes"], measured[variant]) for variant, one in of_tool.items()]
             lines.append([f"{name} {release}".strip(), *cells])
     return markdown(["peak allocated, GiB", *VARIANTS], lines)
 

@@ -187,8 +187,9 @@ struct ObservedStep {
   int64_t first_mark = 0, last_mark = 0;  // the step lies between these
   std::map<int64_t, int64_t> hooks_us;    // for each step: the CPU time used by our own hooks until its end
   std::vector<int64_t>
-      unobserved_ns;         // CPU time of the steps that ran after the capture, without hooks: of their quickest parts, then of each step
-  int64_t yardstick_ns = 0;  // this machine's, as in src/vgpu/core/host_speed.h; 0 in older captures
+      unobserved_ns;  // CPU time of the steps that ran after the capture, without hooks: of their quickest parts, then of each step
+  int64_t unobserved_pieces = 0;  // of work that such a step submitted, in whole samples of eight; 0: not said
+  int64_t yardstick_ns = 0;       // this machine's, as in src/vgpu/core/host_speed.h; 0 in older captures
   bool tf32_products = false, tf32_convolutions = false;
   std::vector<OperatorKind> kinds;
   std::vector<OperatorCall> operators;  // by start

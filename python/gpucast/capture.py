@@ -238,9 +238,11 @@ def end(reason, exit_code=0, step_ended=False):
 
 
 def _goes_on_unobserved(complete, done):
-    """Values that are followed take far more of the host's time than PyTorch: then such a step shows nothing."""
-    if not session.settings().get("measure_host") or shadow_values.on() or not unobserved.fits():
+    """Values that are followed take far more of the host's time than PyTorch, so they are not. A step may then do something else:
+    its time counts in proportion to its work (src/work/host_time.cc)."""
+    if not session.settings().get("measure_host") or not unobserved.fits():
         return False
+    shadow_values.end()
     hooks.leave_modules_alone()
     process.torch.cuda.memory._record_memory_history(enabled=None)
     process.recorder.tensors.clear()

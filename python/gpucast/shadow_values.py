@@ -166,6 +166,14 @@ def leave():
     _left = True
 
 
+def end():
+    """For good: nothing is followed any more."""
+    global _left
+    if _mode is not None:
+        _left = True
+        _take_mode_off()
+
+
 def leave_time_out(took, now_ns):
     """`took(nanoseconds)` is called for the time that following took by the clock `now_ns()`."""
     global _own
@@ -209,21 +217,25 @@ def install_late(torch, core, start_again):
         install(torch, core)
 
 
-@contextlib.contextmanager
-def _mode_off():
-    """In this thread; the script's own modes stay."""
-    size, pop, push = _torch._C._len_torch_function_stack, _torch._C._pop_torch_function_stack, _torch._C._push_on_torch_function_stack
-    modes = [pop() for _ in range(size())]
+def _take_mode_off():
+    """In this thread; the script's own modes stay. Returns all modes that were on, the innermost first."""
+    modes = [_torch._C._pop_torch_function_stack() for _ in range(_torch._C._len_torch_function_stack())]
     for mode in reversed(modes):
         if mode is not _mode:
-            push(mode)
+            _torch._C._push_on_torch_function_stack(mode)
+    return modes
+
+
+@contextlib.contextmanager
+def _mode_off():
+    modes = _take_mode_off()
     try:
         yield
     finally:
-        for _ in range(size()):
-            pop()
+        for _ in range(_torch._C._len_torch_function_stack()):
+            _torch._C._pop_torch_function_stack()
         for mode in reversed(modes):
-            push(mode)
+            _torch._C._push_on_torch_function_stack(mode)
 
 
 def _without_mode(real):

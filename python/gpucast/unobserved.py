@@ -19,6 +19,7 @@ _MOST_STEPS = 20
 _MOST_STEPS_OF_RANKS = 2  # ranks wait for each other, so all take the same number
 _ENOUGH_S, _LATEST_S = 0.4, 1.5  # of CPU time, of time: no step begins later
 _MOST_SAMPLES = 1 << 16  # of a step
+_SAMPLED_WORK = 8  # one sample for this number of pieces: kSampledWork of src/vgpu/core/issuing_threads.cc
 _LONGEST_STEP_S = 2.0  # longer steps are not taken again
 
 # Audit events of Python (PEP 578) before something that lasts longer than the process.
@@ -140,12 +141,12 @@ def step_ended(at_ns):
 
 def _least_by_pieces():
     """Other programs make caches cold, for milliseconds at a time, and no whole step is free of that. So each step is divided at the same
-    pieces of its work, and the least time of each part counts."""
+    pieces of its work, and the least time of each part counts. (nanoseconds, pieces)"""
     by_length = {}
     for step in _steps:
         by_length.setdefault(len(step), []).append([end - begin for begin, end in zip(step, step[1:])])
     alike = max(by_length.values(), key=len)
-    return sum(max(0, min(times)) for times in zip(*alike))
+    return sum(max(0, min(times)) for times in zip(*alike)), _SAMPLED_WORK * (len(alike[0]) - 1)
 
 
 def end():
@@ -158,7 +159,8 @@ def append(paths):
     """Adds the record to the written history files at `paths`."""
     if not _steps:
         return
-    record = {"record": "unobserved_steps", "least_ns": _least_by_pieces(), "cpu_ns": [step[-1] - step[0] for step in _steps]}
+    least_ns, pieces = _least_by_pieces()
+    record = {"record": "unobserved_steps", "least_ns": least_ns, "pieces": pieces, "cpu_ns": [step[-1] - step[0] for step in _steps]}
     line = json.dumps(record) + "\n"
     for path in paths:
         with open(path, "a", encoding="utf-8") as file:

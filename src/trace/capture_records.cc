@@ -233,6 +233,7 @@ void read_unobserved_steps(Reading& reading, od::object object) {
   each_field(object, [&](std::string_view key, auto value) {
     if (key == "least_ns") (void)set_int(value, &least_ns);
     if (key == "cpu_ns") steps = integers_of(value);
+    if (key == "pieces") (void)set_int(value, &reading.trace.observed.unobserved_pieces);
   });
   if (!steps.empty()) steps.insert(steps.begin(), least_ns);
   if (!steps.empty() && std::ranges::all_of(steps, [](int64_t ns) { return ns > 0 && ns <= kLastNs; })) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <vector>
@@ -9,6 +10,7 @@
 namespace gpucast {
 namespace {
 
+constexpr double kFarApart = 3;     // steps whose work differs by more cannot be compared
 constexpr int64_t kLeastPart = 10;  // the script has at least one part in ten of the CPU time
 
 bool while_it_waits(const Trace& trace, int64_t time_us) {
@@ -16,6 +18,14 @@ bool while_it_waits(const Trace& trace, int64_t time_us) {
   const auto behind =
       std::upper_bound(taken.begin(), taken.end(), time_us, [](int64_t us, const TakenBatch& one) { return us < one.unix_us; });
   return behind != taken.begin() && time_us <= std::prev(behind)->unix_us + std::prev(behind)->wall_us;
+}
+
+// Steps that ran unobserved may do more or less, since values are not followed there. The observed step's host time is theirs, times this
+// ratio of both amounts of work. 0: too far apart.
+double of_unobserved(int64_t pieces, size_t observed) {
+  if (pieces == 0 || observed == 0) return 1;
+  const double ratio = static_cast<double>(observed) / static_cast<double>(pieces);
+  return ratio < kFarApart && ratio > 1 / kFarApart ? ratio : 0;
 }
 
 }  // namespace
@@ -59,17 +69,18 @@ void remove_loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us, St
   step->loop_batch = *middle;
 }
 
-HostObservation observe_host(const Trace& trace, double observed_ns) {
+HostObservation observe_host(const Trace& trace, double observed_ns, size_t pieces) {
   HostObservation out;
   out.observed_ns = observed_ns;
   const ObservedStep& observed = trace.observed;
   out.yardstick_ns = observed.yardstick_ns;
   out.timed = !observed.hooks_us.empty();
-  if (!observed.unobserved_ns.empty()) {
-    out.unobserved_ns = static_cast<double>(observed.unobserved_ns.front());
+  const double scale = of_unobserved(observed.unobserved_pieces, pieces);
+  if (!observed.unobserved_ns.empty() && scale > 0) {
+    out.unobserved_ns = scale * static_cast<double>(observed.unobserved_ns.front());
     std::vector<int64_t> steps(observed.unobserved_ns.begin() + 1, observed.unobserved_ns.end());
     std::ranges::sort(steps);
-    out.middle_unobserved_ns = static_cast<double>(steps[steps.size() / 2]);
+    out.middle_unobserved_ns = scale * static_cast<double>(steps[steps.size() / 2]);
     out.unobserved_steps = static_cast<int64_t>(steps.size());
   }
   std::map<int64_t, const Mark*> ends;  // of steps

@@ -18,7 +18,7 @@ LoaderWait loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us);
 void remove_loader_wait(const Trace& trace, int64_t begin_us, int64_t end_us, StepOperations* step);
 
 // Uses the process's CPU time where it is shorter than clock time: then other programs ran on this machine, too.
-// `observed_ns`: StepOperations::host_ns.
-HostObservation observe_host(const Trace& trace, double observed_ns);
+// `observed_ns`: StepOperations::host_ns. `pieces`: of work that the observed step submitted.
+HostObservation observe_host(const Trace& trace, double observed_ns, size_t pieces);
 
 }  // namespace gpucast

@@ -401,7 +401,7 @@ StepOperations step_operations(const Trace& trace) {
   for (StepOperation& made : out.operations) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
   for (StepOrder& made : out.order) made.asked_ns = std::max<int64_t>(0, made.asked_ns - begin_ns);
   remove_loader_wait(trace, begin_us, end_us, &out);
-  out.host = observe_host(trace, static_cast<double>(out.host_ns));
+  out.host = observe_host(trace, static_cast<double>(out.host_ns), out.operations.size() + out.order.size());
   const StepInputs inputs = step_inputs(trace);
   out.samples = inputs.samples;
   out.tokens = inputs.tokens;

@@ -1,5 +1,6 @@
 #include "src/work/observe_step.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -699,6 +700,13 @@ TEST(StepOperations, UnobservedStepsShowTheHostsTime) {
   EXPECT_EQ(step.host.middle_unobserved_ns, 300'000);
   EXPECT_EQ(step.host.unobserved_steps, 3);
   EXPECT_DOUBLE_EQ(host_scale(step.host, step_constants()) * static_cast<double>(step.host_ns), 240'000);
+  // Twice the work of the observed step, and far more than that.
+  const size_t pieces = step.operations.size() + step.order.size();
+  const auto of_pieces = [&](size_t count) {
+    return with(fmt::format(R"({{"record":"unobserved_steps","least_ns":240000,"pieces":{},"cpu_ns":[450000]}})", count)).host;
+  };
+  EXPECT_DOUBLE_EQ(of_pieces(2 * pieces).unobserved_ns, 120'000);
+  EXPECT_EQ(of_pieces(10 * pieces).unobserved_steps, 0);
   for (const char* damaged : {R"({"record":"unobserved_steps","least_ns":1,"cpu_ns":[450000,-1]})",
                               R"({"record":"unobserved_steps","cpu_ns":[450000]})", R"({"record":"unobserved_steps"})"})
     EXPECT_EQ(with(damaged).host.unobserved_ns, 0) << damaged;

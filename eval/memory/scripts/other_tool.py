@@ -1,4 +1,4 @@
-"""What another tool says of one of eval/truth's trainings, as one line of JSON: {"bytes": ..., "release": ...}.
+"""What another tool says of one of eval/truth's trainings, as one line of JSON: {"bytes": ..., "release": ...}; null where it cannot say.
 
     python other_tool.py TOOL JOB
 
@@ -6,10 +6,10 @@ Nothing is computed: models are on the meta device, or tensors are fake. MemTrac
 of fake CUDA tensors needs a card.
 """
 
+import argparse
 import importlib.metadata
 import inspect
 import json
-import sys
 import types
 from pathlib import Path
 
@@ -85,8 +85,15 @@ TOOLS = {"accelerate": accelerate, "deepspeed": deepspeed, "torchinfo": torchinf
 
 
 def main():
-    tool, job = sys.argv[1], json.loads(sys.argv[2])
-    print(json.dumps({"bytes": int(TOOLS[tool](job)), "release": importlib.metadata.version(tool)}))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tool", choices=TOOLS)
+    parser.add_argument("job", type=json.loads)
+    args = parser.parse_args()
+    try:
+        found = int(TOOLS[args.tool](args.job))
+    except NotImplementedError:  # MemTracker: a module that is called twice in one step
+        found = None
+    print(json.dumps({"bytes": found, "release": importlib.metadata.version(args.tool)}))
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ def figures_of(data):
             # These medians of 24.03 have names of 22.10 and are in a table of their own, too.
             if not (file.name.startswith("csv_v1_v2") and "H100" in name):
                 yield from ((name, model, "fp16" in file.name, float(line[model])) for model in MODELS if float(line[model]))
-    for line in csv.DictReader((folder / "resnet50_synthetic_all_runs.csv").open()):
+    runs = folder / "resnet50_synthetic_all_runs.csv"
+    for line in csv.DictReader(runs.open()) if runs.exists() else ():
         yield line["dir"], "resnet50", line["precision"] == "AMP", float(line["median_compute_ips_after_10"])
 
 

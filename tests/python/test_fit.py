@@ -168,6 +168,7 @@ def test_time_is_no_limit_of_the_script(gpucast_bin, tmp_path):
     assert "give it more time: --timeout SECONDS" in done.stderr
 
 
+@pytest.mark.slow
 def test_runs_that_want_the_same_port_take_turns(gpucast_bin, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -84,6 +84,7 @@ def test_is_a_script_with_fully_shard(gpucast):
     assert peaks(gpucast(first, *TWO_RANKS, "--what-if", "fsdp")) == peaks(hand), "the optimizer gets the new parameters"
 
 
+@pytest.mark.slow
 def test_groups_of_ranks_hold_the_model_together(gpucast):
     one_of_four = ("--world-size", "4", "--ranks", "0")
     done = gpucast(SCRIPT, *one_of_four, "--what-if", "fsdp:2")

@@ -81,3 +81,18 @@ for x in DataLoader(Works(), batch_size=2):
 """
     times = gpucast(script, fresh=True).capture.one("unobserved_steps")
     assert times["least_ns"] < 5e6 and min(times["cpu_ns"]) < 5e6, "a batch takes 10 ms and more"
+
+
+@pytest.mark.once
+def test_values_are_not_followed_in_them(gpucast):
+    """The script's second pass depends on known values. Without them a step has half the work, and its time counts twice."""
+    script = SCRIPT.replace(
+        "    optimizer.step()\n",
+        "    if bool((torch.arange(4, device='cuda') < 9).all()):\n        model(torch.zeros(8, 64, device='cuda')).sum().backward()\n    optimizer.step()\n",
+    )
+    run = gpucast(script.format(steps=100, after="pass"), "--values", "on", fresh=True)
+    assert run.code == 0, run.err
+    steps = run.capture.one("unobserved_steps")
+    plain = gpucast(SCRIPT.format(steps=100, after="pass"), fresh=True).capture.one("unobserved_steps")
+    assert len(steps["cpu_ns"]) >= 3
+    assert abs(steps["pieces"] - plain["pieces"]) <= 16 < plain["pieces"]

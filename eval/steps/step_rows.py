@@ -28,7 +28,7 @@ class Options:
     python: str = "python3"
     old_timm: str = ""  # another Python, with timm 0.6, for models trained on PyTorch 1.10 to 1.12. "": `python`
     sample: int = 0  # this many models, spread over families; 0: all
-    folder: Path = Path(".")  # folder for files that captures need
+    folder: Path | None = None  # for files that captures need; no other place is written
     releases: dict = dataclasses.field(default_factory=dict)  # {release of PyTorch: a Python with it}, for rows that were measured with it
 
 

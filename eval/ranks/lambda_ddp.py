@@ -122,12 +122,18 @@ def bert_share(batch, gpus):
     return min(BERT_STEPS + 1, BERT_EPOCHS * epoch) / BERT_STEPS
 
 
-def rows_of(data):
+def speeds_of(data):
+    """{(card, memory, machine, software, cards, model, half): samples/s of all such systems}"""
     speeds = collections.defaultdict(set)
     for name, model, half, samples_per_s in figures_of(data):
         found = system_of(name)
         if found:
             speeds[(*found, model, half)].add(samples_per_s)
+    return speeds
+
+
+def rows_of(data):
+    speeds = speeds_of(data)
     rows = []
     for (card, memory, machine, software, gpus, model, half), some in sorted(speeds.items()):
         single = speeds.get((card, memory, machine, software, 1, model, half))

@@ -31,6 +31,7 @@ COMMAND = "python -m eval.steps.sources --data DIR --captures DIR --python PYTHO
 PAGE = ROOT / "docs/results/time-accuracy.md"
 LABORATORIES = {"timm-train": "timm", "timm-infer": "timm", "lambda": "Lambda", "lambda-suite": "Lambda", "own": "gpucast"}
 CONFIDENCE = 0.9
+KNOWN_SHARE = json.loads((ROOT / "data/step.json").read_text())["step"]["known"]["share"]  # as `--known` corrects other cards
 FITTED = "rtx3090", "rtx4090", "rtx5090"  # half of timm's rows: constants were fitted on them
 
 
@@ -79,9 +80,9 @@ class Spread:
     row: float
     sources: int
 
-    def interval(self, row=None):
+    def interval(self):
         """(low, high) of ln(measured / expected) for a source that was not seen."""
-        away = student(self.sources - 1) * math.sqrt(self.source**2 * (1 + 1 / self.sources) + (row or self.row) ** 2)
+        away = student(self.sources - 1) * math.sqrt(self.source**2 * (1 + 1 / self.sources) + self.row**2)
         return self.bias - away, self.bias + away
 
 
@@ -91,17 +92,17 @@ def student(freedom):
     return next((quantiles[known] for known in sorted(quantiles, reverse=True) if known <= freedom), math.inf) if freedom < 60 else 1.65
 
 
-def groups_of(rows):
-    """A laboratory's card, with at least two rows."""
+def by_laboratory(rows):
+    """{(source, card): its rows}"""
     groups = collections.defaultdict(list)
     for row in rows:
-        groups[row.source, row.card].append(row.error)
-    return [errors for errors in groups.values() if len(errors) >= 2]
+        groups[row.source, row.card].append(row)
+    return groups
 
 
 def spread_of(rows):
-    """By moments, each group with equal weight; None for fewer than three groups."""
-    groups = groups_of(rows)
+    """By moments. Each laboratory's card with two rows and more has equal weight; None for fewer than three."""
+    groups = [[row.error for row in some] for some in by_laboratory(rows).values() if len(some) >= 2]
     if len(groups) < 3:
         return None
     means = [statistics.fmean(errors) for errors in groups]
@@ -184,13 +185,14 @@ def spreads(rows):
 
 def hosts(rows):
     """How much longer a laboratory's host takes than this machine's."""
-    groups = collections.defaultdict(list)
-    for row in rows:
-        if row.of_host:
-            groups[row.source, row.card].append(row.measured_ms / row.expected_ms)
     lines = [
-        [source, card, len(some), *(f"{value:.2f}" for value in quantile(some, [0.1, 0.5, 0.9]))]
-        for (source, card), some in sorted(groups.items())
+        [
+            source,
+            card,
+            len(some),
+            *(f"{value:.2f}" for value in quantile([row.measured_ms / row.expected_ms for row in some], [0.1, 0.5, 0.9])),
+        ]
+        for (source, card), some in sorted(by_laboratory([row for row in rows if row.of_host]).items())
     ]
     return markdown(["source", "card", "n", "10 % quantile", "median", "90 %"], lines, words=2)
 
@@ -208,26 +210,19 @@ def known_pairs(rows):
     return pairs
 
 
-KNOWN_SHARE = json.loads((ROOT / "data/step.json").read_text())["step"]["known"]["share"]
-
-
 def known_table(rows):
-    """Of one laboratory's card, one row is measured: it corrects the others, as one step under `--known` would."""
-    before, after = [], []
-    groups = collections.defaultdict(list)
-    for row in rows:
-        groups[row.source, row.card].append(row.error)
-    for errors in groups.values():
-        for i, error in enumerate(errors):
-            before.append(error)
-            after.extend(error - other for j, other in enumerate(errors) if j != i)
-    lines = []
-    for name, some in (("nothing", before), ("one other step of this laboratory on this card", after)):
-        low, high = quantile(some, [0.05, 0.95])
-        lines.append([name, len(some), f"{math.exp(low):.2f} to {math.exp(high):.2f}", f"{high - low:.2f}"])
+    """What is left of the errors when another step of the same laboratory is known: one on the same card, or the same step on another card."""
+    errors = [[row.error for row in some] for some in by_laboratory(rows).values()]
+    after = [error - other for of_one in errors for i, error in enumerate(of_one) for j, other in enumerate(of_one) if j != i]
     pairs = known_pairs(rows)
-    if pairs:
-        for name, some in (("nothing", [old for _, old in pairs]), ("the same step on another card", [new for new, _ in pairs])):
+    lines = []
+    for name, some in (
+        ("nothing", [error for of_one in errors for error in of_one]),
+        ("one other step of this laboratory on this card", after),
+        ("nothing", [old for _, old in pairs]),
+        ("the same step on another card", [new for new, _ in pairs]),
+    ):
+        if some:
             low, high = quantile(some, [0.05, 0.95])
             lines.append([name, len(some), f"{math.exp(low):.2f} to {math.exp(high):.2f}", f"{high - low:.2f}"])
     return markdown(["known", "n", "90 % of measured over expected", "width"], lines)

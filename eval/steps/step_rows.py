@@ -284,14 +284,10 @@ def lambda_resnet50(options):
 
 def lambda_suite(options):
     """ResNet-50, SSD and BERT of NVIDIA's examples on one card: the median over a card's systems of one release."""
-    speeds = {}
-    for name, model, is_half, samples_per_s in lambda_ddp.figures_of(options.data):
-        found = lambda_ddp.system_of(name)
-        if found and found[4] == 1:
-            card, memory, _, software, _ = found
-            speeds.setdefault((card, memory, software, model, is_half), set()).add(samples_per_s)
     rows = []
-    for (card, memory, software, model, is_half), some in sorted(speeds.items()):
+    for (card, memory, _, software, gpus, model, is_half), some in sorted(lambda_ddp.speeds_of(options.data).items()):
+        if gpus > 1:
+            continue
         batch, precision = lambda_ddp.BATCHES[memory][model][is_half], "fp16" if is_half else "fp32"
         share = lambda_ddp.bert_share(batch, 1) if "bert" in model else 1
         words = ["--model", model, "--batch", batch, *(["--half"] if is_half else [])]

@@ -375,29 +375,30 @@ struct Rules {
 
 // Step 1 begins with its first input. What the script makes between the model and that (a copy for EMA, a second model) is of no step.
 void begin_step_1_with_its_data(const Trace& trace, const Lifetimes& lifetimes, Attribution* out) {
-  const auto of_data = [](const Span& span) { return span.step == 1 && span.phase == Phase::data; };
-  auto span = std::find_if(out->spans.begin(), out->spans.end(), [](const Span& s) { return s.step > 0; });
-  while (span != out->spans.end() && of_data(*span)) {
-    const auto is_input = [&](size_t i) { return out->blocks[i].category == Category::inputs; };
-    uint32_t begin = span->end;
-    for (size_t i = 0; i < out->blocks.size() && lifetimes.blocks[i].alloc_event < span->end && begin == span->end; ++i) {
-      const uint32_t event = lifetimes.blocks[i].alloc_event;
-      if (event < span->begin) continue;
-      if (is_input(i))
-        begin = event;
-      else
-        out->blocks[i].step = 0;
-    }
-    while (begin < span->end && begin > span->begin && trace.events[begin - 1].kind == EventKind::segment_alloc) --begin;  // for the input
-    if (begin > span->begin && begin < span->end) {
+  const auto first = std::find_if(out->spans.begin(), out->spans.end(), [](const Span& span) { return span.step > 0; });
+  const auto other = std::find_if(first, out->spans.end(), [](const Span& span) { return span.step != 1 || span.phase != Phase::data; });
+  if (first == other) return;
+  const uint32_t from = first->begin;
+  uint32_t begin = std::prev(other)->end;
+  for (size_t i = 0; i < out->blocks.size(); ++i) {
+    const uint32_t event = lifetimes.blocks[i].alloc_event;
+    if (event >= begin) break;  // blocks are in order of begin
+    if (event >= from && out->blocks[i].category == Category::inputs) begin = event;
+  }
+  while (begin < std::prev(other)->end && begin > from && trace.events[begin - 1].kind == EventKind::segment_alloc)
+    --begin;  // for the input
+  for (size_t i = 0; i < out->blocks.size() && lifetimes.blocks[i].alloc_event < begin; ++i) {
+    if (lifetimes.blocks[i].alloc_event >= from) out->blocks[i].step = 0;
+  }
+  for (auto span = first; span != other && span->begin < begin; ++span) {
+    if (span->end > begin) {
       Span before = *span;
       before.end = span->begin = begin;
       before.step = 0;
       out->spans.insert(span, before);
       return;
     }
-    if (begin == span->begin) return;
-    span++->step = 0;
+    span->step = 0;
   }
 }
 

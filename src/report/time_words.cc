@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "src/report/text_writer.h"
 
@@ -22,18 +24,18 @@ std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", wo
 
 std::string interval_words(const CardTime& card) {
   if (card.step_measured) return "as you measured it";
-  const bool wider = !card.measured_card && card.bound != StepBound::loader;
-  const bool unknown = card.unknown_share >= kMuchUnknown && card.bound != StepBound::loader;
-  std::string why = wider ? "; wider, since only this card's datasheet is known" : "";
-  if (unknown)
-    why +=
-        fmt::format("{} {} of the GPU's time is in work of unknown kind", wider ? " and" : "; wider, since", percent(card.unknown_share));
-  if (!card.estimated.empty() && card.bound != StepBound::loader)
-    why += fmt::format("{} {} of the card {}", why.empty() ? "; wider, since" : " and", fmt::join(card.estimated, ", "),
-                       card.estimated.size() == 1 ? "is an estimate" : "are estimates");
-  if (card.host_widens >= kWider && card.bound != StepBound::loader)
-    why += fmt::format("{} the host's speed is not known", why.empty() ? "; wider, since" : " and");
-  return fmt::format("90 % within {} to {}{}", time_text(card.step.low_ns), time_text(card.step.high_ns), why);
+  std::vector<std::string> wider;
+  if (card.bound != StepBound::loader) {
+    if (!card.measured_card) wider.emplace_back("only this card's datasheet is known");
+    if (card.unknown_share >= kMuchUnknown)
+      wider.push_back(fmt::format("{} of the GPU's time is in work of unknown kind", percent(card.unknown_share)));
+    if (!card.estimated.empty())
+      wider.push_back(fmt::format("{} of the card {}", fmt::join(card.estimated, ", "),
+                                  card.estimated.size() == 1 ? "is an estimate" : "are estimates"));
+    if (card.host_widens >= kWider) wider.emplace_back("the host's speed is not known");
+  }
+  return fmt::format("90 % within {} to {}{}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
+                     wider.empty() ? "" : "; wider, since ", fmt::join(wider, " and "));
 }
 
 std::string known_words(const StepTimes& times) {

@@ -10,6 +10,7 @@
 #   make sanitize   the C++ tests under address, undefined-behaviour and thread sanitizers
 #   make test-cudnn what NVIDIA's own cuDNN answers (1 GB)
 #   make programs   programs of many libraries and launchers, and what PyTorch's own counters say: docs/reference/compatibility.md (8 GB, an hour)
+#   make trainers CHECKOUTS=DIR  public trainers by their own commands, and PyTorch's own counters: docs/results/trainers.md
 #   make releases   the examples on every PyTorch release since 2.0, for the same page (one release at a time, half an hour)
 #   make test-nvidia  the same peaks with NVIDIA's own wheels installed (2.5 GB)
 #   make differential SEEDS=1000  gpucast's allocator against PyTorch's own on random sequences, on two releases
@@ -23,6 +24,7 @@
 PREFIX ?= $(HOME)/.local
 SANITIZERS ?= asan tsan
 SEEDS ?= 1000
+CHECKOUTS ?= checkouts
 DATA ?= ../shared/data
 EVAL_OUT ?= build/eval
 FIRST_SEED ?= 0
@@ -45,7 +47,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 WEB_MODULES := build/web-test/node_modules
 
-.PHONY: demo test test-cpp test-python test-slow test-occupancy test-web screenshots test-cudnn test-nvidia differential install wheel test-wheel test-api lint analyze sanitize eval accuracy bench programs releases clean build setup
+.PHONY: demo test test-cpp test-python test-slow test-occupancy test-web screenshots test-cudnn test-nvidia differential install wheel test-wheel test-api lint analyze sanitize eval accuracy bench programs trainers releases clean build setup
 
 # The environment is mostly download and unpacking, the build mostly compiling: side by side.
 demo: setup
@@ -106,6 +108,11 @@ programs: build $(ENV_PROGRAMS)/.ready
 	  --logs $(PROGRAM_ROWS)/logs $(if $(ONLY),--only $(ONLY) --again) --releases $(PROGRAM_ROWS)/releases.jsonl --markdown docs/reference/compatibility.md
 	python3 tests/programs/jobs.py --gpucast $(GPUCAST) --python $(ENV_PROGRAMS)/bin/python --rows $(PROGRAM_ROWS)/jobs.jsonl \
 	  --logs $(PROGRAM_ROWS)/logs $(if $(ONLY),--only $(ONLY) --again) --page docs/results/programs.md
+
+# CHECKOUTS has a clone of each repository: run_trainers.py --clones prints how. ONLY and rows as above.
+trainers: build $(ENV_PROGRAMS)/.ready $(ENV_OLD)/.ready
+	python3 tests/programs/run_trainers.py --gpucast $(GPUCAST) --python $(ENV_PROGRAMS)/bin/python --checkouts $(CHECKOUTS) \
+	  --out $(PROGRAM_ROWS)/trainers $(if $(ONLY),--only $(ONLY) --again) --page
 
 releases: build
 	@mkdir -p $(PROGRAM_ROWS)

@@ -1,0 +1,3 @@
+"""Trainers of language models."""
+
+LANGUAGE = []

@@ -1,0 +1,3 @@
+"""Trainers of vision, speech, graphs and reinforcement learning."""
+
+VISION = []

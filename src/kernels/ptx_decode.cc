@@ -27,7 +27,7 @@ Words split_opcode(std::string_view opcode) {
 }
 
 const std::unordered_map<std::string_view, Type>& types() {
-  static const std::unordered_map<std::string_view, Type> table = [] {
+  static const auto& table = *new const std::unordered_map<std::string_view, Type>([] {
     std::unordered_map<std::string_view, Type> out;
     const auto add = [&](std::string_view name, Kind kind, int bits, int pieces = 1) {
       out[name] = {kind, static_cast<uint8_t>(bits), static_cast<uint8_t>(pieces)};
@@ -49,7 +49,7 @@ const std::unordered_map<std::string_view, Type>& types() {
     for (const char* name : {"e4m3x4", "e5m2x4", "e3m2x4", "e2m3x4"}) add(name, Kind::bits, 32, 4);
     add("e2m1x2", Kind::bits, 8, 2), add("e2m1x4", Kind::bits, 16, 4);
     return out;
-  }();
+  }());
   return table;
 }
 
@@ -115,7 +115,7 @@ struct Simple {
   Op float_op;  // for floating types
 };
 const std::unordered_map<std::string_view, Simple>& arithmetic() {
-  static const std::unordered_map<std::string_view, Simple> table = {
+  static const auto& table = *new const std::unordered_map<std::string_view, Simple>{
       {"add", {Op::add, Op::unknown_value}},
       {"addc", {Op::add, Op::unknown_value}},
       {"sub", {Op::sub, Op::unknown_value}},
@@ -172,8 +172,8 @@ const std::unordered_map<std::string_view, Simple>& arithmetic() {
 bool decode_arithmetic(const Words& words, Decoded* out) {
   const auto found = arithmetic().find(words[0]);
   if (found == arithmetic().end()) return false;
-  static const std::unordered_map<std::string_view, int> special = {{"ex2", 1}, {"lg2", 1},   {"sin", 1},  {"cos", 1},
-                                                                    {"rcp", 1}, {"rsqrt", 1}, {"sqrt", 1}, {"tanh", 1}};
+  static const auto& special = *new const std::unordered_map<std::string_view, int>{{"ex2", 1}, {"lg2", 1},   {"sin", 1},  {"cos", 1},
+                                                                                    {"rcp", 1}, {"rsqrt", 1}, {"sqrt", 1}, {"tanh", 1}};
   Instruction& i = out->instruction;
   const std::vector<Type> named = types_of(words);
   if (!named.empty()) i.type = i.source_type = named.front();
@@ -203,7 +203,7 @@ bool decode_arithmetic(const Words& words, Decoded* out) {
 }
 
 Comparison comparison_from(std::string_view word, bool* unordered_too) {
-  static const std::unordered_map<std::string_view, std::pair<Comparison, bool>> table = {
+  static const auto& table = *new const std::unordered_map<std::string_view, std::pair<Comparison, bool>>{
       {"eq", {Comparison::eq, false}}, {"ne", {Comparison::ne, false}},       {"lt", {Comparison::lt, false}},
       {"le", {Comparison::le, false}}, {"gt", {Comparison::gt, false}},       {"ge", {Comparison::ge, false}},
       {"lo", {Comparison::lt, false}}, {"ls", {Comparison::le, false}},       {"hi", {Comparison::gt, false}},
@@ -257,10 +257,10 @@ bool decode_moves(const Words& words, Decoded* out) {
 }
 
 bool decode_warp(const Words& words, Decoded* out) {
-  static const std::unordered_map<std::string_view, Op> ops = {
+  static const auto& ops = *new const std::unordered_map<std::string_view, Op>{
       {"shfl", Op::shuffle}, {"vote", Op::vote},          {"activemask", Op::active_lanes},
       {"elect", Op::elect},  {"redux", Op::reduce_lanes}, {"match", Op::unknown_value}};
-  static const std::unordered_map<std::string_view, Mode> modes = {
+  static const auto& modes = *new const std::unordered_map<std::string_view, Mode>{
       {"up", Mode::up},         {"down", Mode::down},   {"bfly", Mode::butterfly}, {"idx", Mode::index}, {"all", Mode::all},
       {"any", Mode::any},       {"uni", Mode::uniform}, {"ballot", Mode::ballot},  {"and", Mode::both},  {"or", Mode::either},
       {"xor", Mode::exclusive}, {"min", Mode::lowest},  {"max", Mode::highest},    {"add", Mode::sum}};
@@ -280,13 +280,13 @@ bool decode_warp(const Words& words, Decoded* out) {
 bool decode_memory(const Words& words, Decoded* out) {
   Instruction& i = out->instruction;
   const std::string_view base = words[0];
-  static const std::unordered_map<std::string_view, Op> ops = {{"ld", Op::load},
-                                                               {"ldu", Op::load},
-                                                               {"st", Op::store},
-                                                               {"atom", Op::atomic},
-                                                               {"red", Op::reduce},
-                                                               {"ldmatrix", Op::matrix_load},
-                                                               {"stmatrix", Op::matrix_store}};
+  static const auto& ops = *new const std::unordered_map<std::string_view, Op>{{"ld", Op::load},
+                                                                               {"ldu", Op::load},
+                                                                               {"st", Op::store},
+                                                                               {"atom", Op::atomic},
+                                                                               {"red", Op::reduce},
+                                                                               {"ldmatrix", Op::matrix_load},
+                                                                               {"stmatrix", Op::matrix_store}};
   const auto found = ops.find(base);
   if (found == ops.end()) return false;
   i.op = found->second;
@@ -301,7 +301,7 @@ bool decode_memory(const Words& words, Decoded* out) {
     i.bytes = has(words, "x4") ? 4 : has(words, "x2") ? 2 : 1;
     if (has(words, "m16n16")) i.bytes *= 2;
   }
-  static const std::unordered_map<std::string_view, Mode> functions = {
+  static const auto& functions = *new const std::unordered_map<std::string_view, Mode>{
       {"add", Mode::sum},   {"min", Mode::lowest},    {"max", Mode::highest},   {"and", Mode::both},
       {"or", Mode::either}, {"xor", Mode::exclusive}, {"exch", Mode::exchange}, {"cas", Mode::compare_exchange}};
   for (size_t w = 1; (i.op == Op::atomic || i.op == Op::reduce) && w < words.size(); ++w) {
@@ -436,7 +436,7 @@ bool decode_control(const Words& words, Decoded* out) {
   if (base == "brx") return i.op = Op::branch_table, true;
   if (base == "ret" || base == "exit") return i.op = Op::leave, true;
   if (base == "trap" || base == "brkpt") return i.op = Op::stop, true;
-  static const std::unordered_map<std::string_view, Work> quiet = {
+  static const auto& quiet = *new const std::unordered_map<std::string_view, Work>{
       {"membar", Work::control},    {"fence", Work::control},        {"griddepcontrol", Work::control}, {"setmaxnreg", Work::control},
       {"nanosleep", Work::control}, {"pmevent", Work::control},      {"prefetch", Work::memory},        {"prefetchu", Work::memory},
       {"discard", Work::memory},    {"applypriority", Work::memory}, {"stackrestore", Work::none}};
@@ -446,7 +446,7 @@ bool decode_control(const Words& words, Decoded* out) {
     i.work = found->second;
     return true;
   }
-  static const std::unordered_map<std::string_view, Work> unknown = {
+  static const auto& unknown = *new const std::unordered_map<std::string_view, Work>{
       {"createpolicy", Work::integer}, {"mapa", Work::integer},     {"getctarank", Work::integer},
       {"stacksave", Work::none},       {"movmatrix", Work::memory}, {"clusterlaunchcontrol", Work::memory},
       {"istypep", Work::integer},      {"call", Work::control}};

@@ -53,6 +53,17 @@ TEST(TextReport, KeepsToItsColumnsAndLines) {
   EXPECT_LE(count, 54);
 }
 
+TEST(TextReport, SaysWhereTheNumbersAreFromOnceAndWhole) {
+  Prediction p = example();
+  p.request_source = "half the range of convolutions without a measured workspace, on any card, by eleven runs and more";
+  p.ledger.push_back(
+      {"convolution workspaces", "cudnn", 0, 1, 2, "asked of cuDNN; " + p.request_source + "; with a long remark at the end"});
+  const std::string text = text_report(p, {});
+  EXPECT_NE(text.find("remark at the end"), std::string::npos);
+  EXPECT_NE(text.find("from the same rows as convolution workspaces, above"), std::string::npos);
+  EXPECT_EQ(text.find("half the range"), text.rfind("half the range"));
+}
+
 TEST(TextWriter, BreaksALongNameAfterAPart) {
   TextWriter out;
   const std::string module = "encoder.layers." + std::string(70, 'a') + ".attention.projection";

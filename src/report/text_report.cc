@@ -74,11 +74,14 @@ void write_device(const Prediction& p, TextWriter* out) {
   for (const LedgerLine& entry : p.ledger) {
     const std::string what = entry.library.empty() ? entry.what : fmt::format("{}: {}", entry.library, entry.what);
     out->line(fmt::format("  {:<42}{:>14}", what, format_mib(entry.expected_bytes)));
-    out->wrapped("      ", entry.source, 2);
+    out->wrapped("      ", entry.source);
   }
   out->line(fmt::format("{}{:>14}   so that {} % of such jobs run", out->bold("What to ask for") + std::string(29, ' '),
                         format_mib(p.device.request_bytes), hundredths(p.confidence)));
-  out->wrapped("      ", p.request_source, 2);
+  const auto said = std::find_if(p.ledger.begin(), p.ledger.end(), [&](const LedgerLine& entry) {
+    return !p.request_source.empty() && entry.source.find(p.request_source) != std::string::npos;
+  });
+  out->wrapped("      ", said == p.ledger.end() ? p.request_source : "from the same rows as " + said->what + ", above");
   if (!p.min_capacity_bytes) return;
   out->line(fmt::format("{}{:>14}   cached memory given back as it goes", out->bold("Smallest card it runs on") + std::string(20, ' '),
                         format_mib(*p.min_capacity_bytes)));

@@ -7,7 +7,7 @@ namespace {
 
 std::mutex mutex;
 std::string& lines() {
-  static std::string all;
+  static auto& all = *new std::string;  // threads may still use it while the process ends
   return all;
 }
 
@@ -21,7 +21,7 @@ void note_communicator(const std::string& name, int color) {
 }  // namespace gpucast::vgpu
 
 const char* gpucast_vgpu_communicators() {
-  static std::string given;
+  static auto& given = *new std::string;
   const std::lock_guard lock(gpucast::vgpu::mutex);
   given = gpucast::vgpu::lines();
   return given.c_str();

@@ -62,7 +62,7 @@ size_t type_bytes(int type) {
 // The factors of ncclRedOpCreatePreMulSum, valid until the process ends. NaN: the factor lies in device memory.
 std::mutex factors_mutex;
 std::vector<double>& factors() {
-  static std::vector<double> all;
+  static auto& all = *new std::vector<double>;
   return all;
 }
 double factor_of(int operation) {

@@ -15,7 +15,7 @@ struct Program {
 
 // Zero-terminated, as PTX is.
 const std::string& image() {
-  static const std::string text = "// gpucast virtual program\n.version 8.0\n.target sm_50\n.address_size 64\n";
+  static const auto& text = *new std::string("// gpucast virtual program\n.version 8.0\n.target sm_50\n.address_size 64\n");
   return text;
 }
 

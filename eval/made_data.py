@@ -40,8 +40,8 @@ def images(folder, count=20_000, size=256, name="{}.jpg"):
             os.link(folder / name.format(i % 10), path)
 
 
-def classes(folder, **options):
-    for name in ("a", "b"):
+def classes(folder, names="ab", **options):
+    for name in names:
         images(folder / name, **options)
 
 
@@ -70,13 +70,13 @@ def characters(folder):
     (folder / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 65, "itos": {}, "stoi": {}}))
 
 
-def boxes(folder):
+def boxes(folder, count=2000):
     """A data set for YOLO: pictures, a label each, its YAML, and the font of its plots."""
     import matplotlib
 
-    images(folder / "images", count=2000)
+    images(folder / "images", count=count)
     (folder / "labels").mkdir(exist_ok=True)
-    for i in range(2000):
+    for i in range(count):
         (folder / f"labels/{i}.txt").write_text("0 0.5 0.5 0.3 0.3\n")
     shutil.copy(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf", folder / "Arial.ttf")
     (folder / "data.yaml").write_text(f"path: {folder}\ntrain: images\nval: images\nnames: {{0: thing}}\n")

@@ -41,6 +41,7 @@ Each module imports only modules further down in this list; lower ones call high
     initialisation    large weights are not drawn on the host
     loops             loops that wait for an unknown answer of the card end
     asserts           the condition of an `assert` that reads the card
+    hand_steps        counts steps of scripts without an optimizer
     horizon           `--steps auto`, and what the script would do after the steps that ran
     growth            memory that grows from step to step, and what holds it
     loader            the DataLoader that feeds training

@@ -38,6 +38,11 @@ def note_step():
     _ends.append((asked, number() if number else 0))
 
 
+def forget_steps():
+    """What was noted was no step."""
+    _ends.clear()
+
+
 def certain():
     """Whether growth was seen that more steps would only repeat."""
     return _certain

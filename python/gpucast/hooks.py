@@ -9,6 +9,7 @@ from . import (
     compiled,
     ending,
     graph,
+    hand_steps,
     horizon,
     loops,
     made_folders,
@@ -186,7 +187,7 @@ def _differentiating(real, name_of_roots):
             _local.differentiating = False
             _unhook(handles)
             _end("backward")
-        _after_backward()
+        _after_backward(name_of_roots == "tensors")
         return result
 
     return run
@@ -326,6 +327,8 @@ def _after_forward(module, args, output):
 def _before_backward(roots):
     process.recorder.mark("phase_begin", "backward")
     places.note("backward")
+    if hand_steps.looks_for_weights():
+        hand_steps.before_pass([node.variable for _, node in _graph_of(roots).values() if hasattr(node, "variable")])
     if "module_backward" not in patching.disabled:
         try:
             return _hook_graph(roots)
@@ -338,8 +341,21 @@ def _hook_graph(roots):
     """A hook before every node shows the running operator and its module: a node's sequence number identifies the module whose
     forward made it. The graph itself is not changed. Returns the hooks' handles."""
     thread = _thread()
-    if not thread.starts or roots is None:
+    if not thread.starts:
         return ()
+    starts, modules = thread.starts, thread.modules
+    handles = []
+    for number, node in _graph_of(roots).values():
+        if number < _LAST_SEQUENCE_NUMBER:  # AccumulateGrad runs right after the node that made the gradient, and belongs to it
+            place = bisect_right(starts, number) - 1
+            handles.append(node.register_prehook(_backward_hook(modules[place] if place >= 0 else -1, node.name())))
+    return handles
+
+
+def _graph_of(roots):
+    """The autograd nodes under `roots`: id -> (sequence number, node)."""
+    if roots is None:
+        return {}
     if isinstance(roots, _torch.Tensor):
         roots = (roots,)
     waiting = [getattr(root, "grad_fn", None) or getattr(root, "node", None) for root in roots]
@@ -355,13 +371,7 @@ def _hook_graph(roots):
         if len(seen) > _MAX_GRAPH_NODES:
             break
         waiting.extend(following for following, _ in node.next_functions)
-    starts, modules = thread.starts, thread.modules
-    handles = []
-    for number, node in seen.values():
-        if number < _LAST_SEQUENCE_NUMBER:  # AccumulateGrad runs right after the node that made the gradient, and belongs to it
-            place = bisect_right(starts, number) - 1
-            handles.append(node.register_prehook(_backward_hook(modules[place] if place >= 0 else -1, node.name())))
-    return handles
+    return seen
 
 
 def _backward_hook(module, operator):
@@ -415,10 +425,15 @@ def _after_optimizer_step(optimizer, args, kwargs):
 
 
 @patching.timed
-def _after_backward():
+def _after_backward(of_weights):
+    """`of_weights`: weights got their gradients; else the caller did."""
     if process.job_is_captured():
         now_ns = process.issuing_cpu_ns() if process.state == process.UNOBSERVED else 0
         _count_rounds(lambda counter: counter.rounds_after_backward(), now_ns)
+        if of_weights and not steps.counter.any():
+            _count_rounds(lambda counter: hand_steps.rounds_after_pass(), now_ns)
+            if steps.counter.by_hand:
+                loops.stepped()
 
 
 def _counts_steps():

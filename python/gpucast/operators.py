@@ -103,7 +103,8 @@ _capturing = 0  # number of `torch.cuda.graph` contexts entered and not left
 _window = False  # our profiler runs only for a capture
 _captured = False  # a capture was in the observed step
 _step = 0
-_evaluated = 0  # forwards without gradients, before any optimizer exists
+_evaluated = 0  # forwards without gradients, before the script trains
+_after_pass = False  # what is observed lies between two backward passes of a script without an optimizer
 _observed = None  # the number of that step, and its marks
 when_observed = None  # called when that step has ended
 _tf32 = {}
@@ -182,13 +183,13 @@ def before_forward(evaluation):
     global _off, _evaluated, _result
     if steps.in_backward():  # a checkpoint's second forward: the profiler begins and ends outside of autograd
         return
-    if _evaluated and steps.counter.any():  # the script trains: that was not a step
+    if _evaluated and steps.counter.trains():  # that was not a step
         _evaluated, _result = 0, None
         _results.clear()
     if _running and time.monotonic() > _latest_end:
         _off = True
         _end(False)
-    elif (_result is None or _captured) and evaluation and not steps.counter.any():
+    elif (_result is None or _captured) and evaluation and not steps.counter.trains() and not _after_pass:
         _evaluated += 1
         if _evaluated == min(2, steps.wanted()) or (_captured and _evaluated <= steps.wanted()):
             _begin(_evaluated, again=_captured)
@@ -198,14 +199,59 @@ def before_forward(evaluation):
 
 @patching.guard("operators")
 def after_forward(evaluation):
-    if _running and evaluation and not steps.counter.any():
+    if _running and evaluation and not steps.counter.trains() and not _after_pass:
         _end(True)
+
+
+def begin_after_pass():
+    """Observes the script from the end of a backward pass on: this may be its second step."""
+    global _after_pass
+    _end(False)
+    _begin(2, again=True)
+    _after_pass = _running
+
+
+def end_after_pass(is_step):
+    """At the end of the next pass: keeps what was observed if it is a step. `is_step` gets the addresses of the tensors to which operators
+    wrote in place."""
+    global _after_pass, _result, _observed, _evaluated
+    if not _after_pass:
+        return False
+    _after_pass, before = False, (_result, _observed)
+    if not _running:
+        return False
+    _end(True)
+    if is_step(_written(_result)):
+        _evaluated, _results[:] = 0, [_result]
+        return True
+    _results.remove(_result)
+    _result, _observed = before
+    return False
+
+
+def _written(result):
+    """The addresses of the tensors to which operators wrote in place."""
+    found, waiting = set(), list(result.experimental_event_tree())
+    while waiting:
+        event = waiting.pop()
+        waiting.extend(event.children)
+        name, inputs = event.name, getattr(event.extra_fields, "inputs", None)
+        if inputs and name.startswith("aten::") and name.endswith("_") and name[6:] not in _VIEWS:
+            first = inputs[0] if isinstance(inputs[0], list) else inputs[:1]
+            found.update(address for address in (getattr(tensor, "storage_data_ptr", None) for tensor in first) if address)
+    return found
 
 
 def measure_speed(yardstick):
     """`yardstick()` is the time of a fixed piece of work on this machine, in nanoseconds."""
     global _yardstick
     _yardstick = yardstick
+
+
+def forget_steps():
+    """What was noted was no step."""
+    _yardsticks.clear()
+    _hooks_us.clear()
 
 
 def note_step(step):

@@ -23,6 +23,7 @@ class Steps:
         self.rounds = 0
         self.beyond = 0  # the rounds that a run with more steps than the user named must reach
         self._in_backward = 0  # the most steps of an optimizer that stepped in the backward pass that runs now
+        self.by_hand = False  # the script has no optimizer, and changes its weights itself
         self._any_taken = False
         self._optimizers = {}  # id -> (weak reference, steps taken)
 
@@ -34,6 +35,14 @@ class Steps:
     def any(self):
         return bool(self._optimizers)
 
+    def trains(self):
+        return self.any() or self.by_hand
+
+    def begin_by_hand(self):
+        """The first step without an optimizer."""
+        self.by_hand, self.rounds = True, 1
+        self._note_first()
+
     def alive(self):
         return [optimizer for optimizer in (reference() for reference, _ in list(self._optimizers.values())) if optimizer is not None]
 
@@ -43,15 +52,18 @@ class Steps:
         return self._optimizers[id(optimizer)][1]
 
     def taken(self, optimizer):
-        if not self._any_taken:
-            self._any_taken = True
-            patching.safely(session.write, "stepped")
-            patching.safely(process.ranks)  # at the end torch.distributed may no longer know it
+        self._note_first()
         count = self.count(optimizer) + 1
         if count == 1 and self.rounds > 1 and self._replaces_all(optimizer):
             count += self.rounds
         self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
         return count
+
+    def _note_first(self):
+        if not self._any_taken:
+            self._any_taken = True
+            patching.safely(session.write, "stepped")
+            patching.safely(process.ranks)  # at the end torch.distributed may no longer know it
 
     def _replaces_all(self, optimizer):
         """Whether `optimizer` goes on with the parameters of all that stepped before, as after a search for the learning rate."""

@@ -45,13 +45,13 @@ def classes(folder, names="ab", **options):
         images(folder / name, **options)
 
 
-def mnist(folder):
+def mnist(folder, train=60_000, test=10_000):
     """The files of torchvision's MNIST."""
     import numpy as np
 
     raw = folder / "MNIST/raw"
     raw.mkdir(parents=True, exist_ok=True)
-    for kind, count in (("train", 60_000), ("t10k", 10_000)):
+    for kind, count in (("train", train), ("t10k", test)):
         pixels = np.random.default_rng(1).integers(0, 256, (count, 28, 28), dtype=np.uint8)
         labels = np.random.default_rng(2).integers(0, 10, count, dtype=np.uint8)
         for name, magic, array in (("images-idx3", 2051, pixels), ("labels-idx1", 2049, labels)):

@@ -20,6 +20,14 @@ def _peaks(device):
     return tuple(max(pair) for pair in zip(now, _before_resets.get(device, (0, 0)), strict=True))
 
 
+def _rank():
+    """As torch.distributed knows it, which may have it from the program and not from a launcher."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return os.environ.get("RANK", 0)
+
+
 def _say():
     global _process
     torch = sys.modules.get("torch")
@@ -29,7 +37,7 @@ def _say():
     for device in range(torch.cuda.device_count()):
         allocated, reserved = _peaks(device)
         if reserved:
-            os.write(2, f"\n@{os.environ.get('RANK', 0)}.{device}={allocated},{reserved}\n".encode())
+            os.write(2, f"\n@{_rank()}.{device}={allocated},{reserved}\n".encode())
 
 
 def _keep_peaks_before_resets(memory):

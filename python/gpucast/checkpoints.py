@@ -1,23 +1,32 @@
 """The script must not write checkpoints: the virtual GPU computes nothing, so their values would be meaningless."""
 
+import json
 import os
+import struct
 
-from . import initialisation, patching, process
+from . import initialisation, patching, process, unwritten_files
 
 _unwritten = []
+_write_holes = None  # torch.save without the values
 why_unwritten = "values on the virtual GPU are not real"
 from_the_start = False  # a profile: there never is anything on a card
 
 
 def install(torch):
-    for owner, name in ((torch, "save"), (torch.jit, "save")):
-        patching.wrap(owner, name, not_saving)
+    def write(path, what):
+        with torch.serialization.skip_data():
+            real_save(what, path)
+
+    global _write_holes
+    real_save, _write_holes = torch.save, write
+    patching.wrap(torch, "save", lambda real: not_saving(real, write))
+    patching.wrap(torch.jit, "save", not_saving)
+    unwritten_files.install()
 
 
 def patch_writer(name, module):
     if name == "safetensors.torch":
-        patching.wrap(module, "save_file", not_saving)
-        patching.wrap(module, "save_model", not_saving)
+        patching.wrap(module, "save_file", lambda real: not_saving(real, lambda path, what: _write_safetensors(path, what, module._TYPES)))
     elif name.startswith("torch.distributed.checkpoint"):
         patching.wrap(module, "save", _not_saving_distributed)
         patching.wrap(module, "save_state_dict", _not_saving_distributed)
@@ -29,7 +38,7 @@ def patch_writer(name, module):
         patching.wrap(module.Trainer, "_save_checkpoint", _not_saving_trainer)
         patching.wrap(module.Trainer, "save_model", _not_saving_trainer)
     else:  # Lightning writes through a buffer
-        patching.wrap(module, "_atomic_save", not_saving)
+        patching.wrap(module, "_atomic_save", lambda real: not_saving(real, lambda path, what: _write_holes(path, what)))
 
 
 def _must_not_save():
@@ -60,8 +69,24 @@ def explain(error):
     )
 
 
-def not_saving(real):
-    """Saving to a path does nothing once anything was on the card: it would replace a real checkpoint by zeros."""
+def _write_safetensors(path, tensors, types):
+    names = {dtype: name for name, dtype in types.items()}
+    header, end = {}, 0
+    for name, tensor in tensors.items():
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
+
+
+def not_saving(real, write=None):
+    """Saving to a path does nothing once anything was on the card: it would replace a real checkpoint by zeros.
+
+    `write(path, what)` makes a file that stands for a new one until the script ends.
+    """
 
     def save(*args, **kwargs):
         if _must_not_save():
@@ -69,6 +94,9 @@ def not_saving(real):
             path = next((value for value in candidates if isinstance(value, (str, os.PathLike))), None)
             if path is not None:
                 _skip(os.fspath(path))
+                if write:
+                    what = args[0] if args else next(kwargs[name] for name in ("obj", "tensors", "checkpoint") if name in kwargs)
+                    unwritten_files.stand_for(os.fspath(path), lambda path: write(path, what))
                 return None
         initialisation.draw()
         return real(*args, **kwargs)

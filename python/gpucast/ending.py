@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from . import checkpoints, made_folders, patching, process, session, steps
+from . import checkpoints, made_folders, patching, process, session, steps, unwritten_files
 
 _GO_TIMEOUT_S = 20  # a script at its end waits this long for the supervisor to stop the other processes
 
@@ -89,6 +89,7 @@ def finish(what, write, reason, exit_code):
 def written(what, write, reason, exit_code):
     """The same without the message, which it returns."""
     _flush()
+    patching.safely(unwritten_files.remove)
     if reason in ("steps", "timeout"):
         patching.safely(session.remove_torch_folder)
         patching.safely(made_folders.remove_empty)

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import libraries, loops, patching, process, session, shadow_values
+from . import libraries, loops, patching, process, session, shadow_values, unwritten_files
 
 _torch = None
 _core = None
@@ -84,6 +84,7 @@ def _start_again():
     if process.state != process.ARMED:
         return
     patching.safely(session.remove_torch_folder)
+    patching.safely(unwritten_files.remove)
     session.write("again")
     _core.gpucast_vgpu_hold(session.settings()["supervisor_pid"])
 

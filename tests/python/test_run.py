@@ -436,6 +436,49 @@ def test_safetensors_are_not_written(gpucast):
     assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
 
 
+def test_unwritten_checkpoint_is_found_until_the_end(gpucast):
+    """A script may look for the checkpoint that it has saved, load it, rename or copy it. No file of the user's is replaced."""
+    script = train_script(
+        after_step="""import os, pathlib, shutil
+weights = model.state_dict()
+torch.save({"step": step, "model": weights}, "last.pt.tmp")
+os.replace("last.pt.tmp", "last.pt")
+shutil.copy("last.pt", "best.pt")
+shutil.copy("last.pt", "real.pt")
+os.makedirs("new", exist_ok=True)
+torch.save(weights, "new/a.pt")
+pathlib.Path("new").rename(f"kept{step}")
+for loaded in (torch.load("last.pt"), torch.load("best.pt", map_location="cpu", mmap=True)):
+    assert loaded["step"] == step
+    assert [(name, value.shape, value.dtype, value.stride()) for name, value in loaded["model"].items()] == [
+        (name, value.shape, value.dtype, value.stride()) for name, value in weights.items()
+    ]
+    model.load_state_dict(loaded["model"])
+assert os.path.getsize("last.pt") > sum(value.nbytes for value in weights.values())
+assert pathlib.Path("real.pt").read_bytes() == b"real"
+os.remove("last.pt")"""
+    )
+    (gpucast.job / "real.pt").write_bytes(b"real")
+    done = gpucast(script)
+    assert done.code == 0, done.err
+    assert sorted(str(path.relative_to(gpucast.job)) for path in gpucast.job.rglob("*") if path.is_file()) == ["real.pt", "train.py"]
+
+
+def test_unwritten_safetensors_are_read(gpucast):
+    if importlib.util.find_spec("safetensors") is None:
+        pytest.skip("no safetensors")
+    script = train_script(
+        after_step="""from safetensors.torch import load_file, load_model, save_file, save_model
+save_file(model.state_dict(), 'a.safetensors', metadata={'format': 'pt'})
+save_model(model, 'b.safetensors')
+assert {name: value.shape for name, value in load_file('a.safetensors').items()} == {name: value.shape for name, value in model.state_dict().items()}
+load_model(model, 'b.safetensors')"""
+    )
+    done = gpucast(script)
+    assert done.code == 0, done.err
+    assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
+
+
 def test_distributed_checkpoints_are_not_written(gpucast):
     script = train_script(
         after_step="import torch.distributed.checkpoint as dcp\ndcp.save({'m': model.state_dict()}, checkpoint_id='folder')"

@@ -272,6 +272,11 @@ AXOLOTL = (
     "numba==0.68.1",
     "llvmlite==0.50.0",
     "fastcore==1.8.17",
+    "wandb==0.22.2",
+    "gitpython==3.1.45",
+    "gitdb==4.0.12",
+    "smmap==5.0.2",
+    "sentry-sdk==2.42.0",
 )
 UNSLOTH = (
     "unsloth==2026.10.9",

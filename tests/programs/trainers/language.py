@@ -373,7 +373,7 @@ LANGUAGE = [
         "torchrun --nproc_per_node 1 pretrain_gpt.py --mock-data --num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 512"
         " --max-position-embeddings 512 --micro-batch-size 4 --train-iters 4 --lr 1e-4 --bf16 --tokenizer-type NullTokenizer"
         " --vocab-size 50256 --transformer-impl local --no-persist-layer-norm --no-gradient-accumulation-fusion"
-        " --no-masked-softmax-fusion --eval-iters 1",
+        " --no-masked-softmax-fusion --eval-iters 1 --eval-interval 4",
         packages=("six==1.17.0", "pybind11==3.0.1"),
         environment=(("PYENV_VERSION", platform.python_version()),),  # its Makefile asks python3-config
         repository="NVIDIA/Megatron-LM",

@@ -424,7 +424,8 @@ LANGUAGE = [
         "python -m ray.train.examples.pytorch.torch_linear_example --num-workers 1 --use-gpu --epochs 1",
         source="https://docs.ray.io/en/latest/train/examples.html",
         packages=("ray==2.60.0",),
-        environment=(("RAY_TRAIN_V2_ENABLED", "0"),),
+        environment=(("RAY_TRAIN_V2_ENABLED", "0"), ("RAY_LOG_TO_STDERR", "1")),  # its successor kills the worker
+        steps=250,
         remark="1 worker, 1 epoch",
     ),
     Trainer(

@@ -8,9 +8,10 @@ import os
 import shutil
 import time
 
-from . import patching
+from . import patching, session
 
 _files = {}  # path -> its inode, size and time of change
+_older = {}  # the same of the user's files in whose place the script has saved
 _process = None  # that made them
 _over = False
 
@@ -18,6 +19,8 @@ _over = False
 def install():
     for name in ("rename", "replace"):
         patching.wrap(os, name, _following_moves)
+    for name in ("remove", "unlink"):
+        patching.wrap(os, name, _keeping_older)
     patching.wrap(shutil, "copyfile", _following_copies)
 
 
@@ -25,7 +28,10 @@ def stand_for(path, write):
     """`write(path)` makes the file."""
     global _process
     path = os.path.abspath(path)
-    if _over or not _may_replace(path):
+    if _over:
+        return
+    if not _may_replace(path):
+        _older[path] = _identity(path)
         return
     if _process != os.getpid():
         _files.clear()  # a parent's
@@ -35,7 +41,7 @@ def stand_for(path, write):
     began_ns = time.thread_time_ns()
     try:
         write(path)
-        _files[path] = _identity(path)
+        _note(path, _identity(path))
     except Exception:  # of the objects that the script saves: a script that does not read the file goes on
         with contextlib.suppress(OSError):
             os.remove(path)
@@ -62,6 +68,13 @@ def _identity(path):
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def _note(path, identity):
+    """The supervisor removes the file if this process cannot."""
+    _files[path] = identity
+    with open(session.path("unwritten"), "ab") as file:
+        file.write(b"%d %d %d " % identity + os.fsencode(path) + b"\0")
+
+
 def _is_ours(path):
     return path in _files and _files[path] == _identity(path)
 
@@ -76,16 +89,33 @@ def _paths(*paths):
     return [None, None]
 
 
+def _is_older(path):
+    return path in _older and _older[path] == _identity(path)
+
+
+def _keeping_older(real):
+    """A script that removes its older checkpoints means those of this run, and the files there are another's."""
+
+    def remove(path, **kwargs):
+        if not (_older and not kwargs and _is_older(_paths(path)[0])):
+            real(path, **kwargs)
+
+    return remove
+
+
 def _following_moves(real):
     def move(src, dst, **kwargs):
-        source, target = _paths(src, dst) if _files and not kwargs else (None, None)
+        source, target = _paths(src, dst) if (_files or _older) and not kwargs else (None, None)
         if _is_ours(source) and not _may_replace(target):
+            _older[target] = _identity(target)
             os.remove(source)
+            return
+        if _is_older(source):
             return
         real(src, dst, **kwargs)
         if isinstance(source, str):
             for path in [path for path in _files if path == source or path.startswith(source + os.sep)]:
-                _files[target + path[len(source) :]] = _files.pop(path)
+                _note(target + path[len(source) :], _files.pop(path))
 
     return move
 
@@ -99,7 +129,7 @@ def _following_copies(real):
             with contextlib.suppress(OSError):
                 os.remove(target)
             os.link(source, target)  # a copy would fill the holes
-            _files[target] = _files[source]
+            _note(target, _files[source])
         return dst
 
     return copyfile

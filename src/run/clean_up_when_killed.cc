@@ -41,7 +41,7 @@ namespace {
     for (const pid_t pid : alive) kill(pid, SIGKILL);
     usleep(10'000);
   }
-  remove_folder(session_folder);
+  remove_session(session_folder);
   unlink(file.c_str());
   _exit(0);
 }

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,6 +49,24 @@ std::string make_session_folder() {
 void remove_folder(const std::string& folder) {
   std::error_code ignored;
   fs::remove_all(folder, ignored);
+}
+
+void remove_session(const std::string& folder) {
+  for (const auto& [pid, kinds] : session_files(folder)) {
+    if (!kinds.contains("unwritten")) continue;
+    // A line a file: inode, bytes, time of change, path. A file of the user's that has come to its place differs.
+    std::ifstream in(fmt::format("{}/{}.unwritten", folder, pid), std::ios::binary);
+    uint64_t inode = 0;
+    int64_t size_bytes = 0, changed_ns = 0;
+    std::string path;
+    while (in >> inode >> size_bytes >> changed_ns && in.get() == ' ' && std::getline(in, path, '\0')) {
+      struct stat found {};
+      if (lstat(path.c_str(), &found) == 0 && found.st_ino == inode && found.st_size == size_bytes &&
+          found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec == changed_ns)
+        unlink(path.c_str());
+    }
+  }
+  remove_folder(folder);
 }
 
 std::map<pid_t, std::set<std::string>> session_files(const std::string& folder) {

@@ -19,11 +19,14 @@ std::string library_folder();
 std::string make_session_folder();
 // Removes a folder and all in it.
 void remove_folder(const std::string& folder);
+// The same for a session's folder. First removes the files that stand for unwritten checkpoints (python/gpucast/unwritten_files.py), where a
+// process ended before it could.
+void remove_session(const std::string& folder);
 
 // A session folder that its destructor removes.
 struct SessionFolder {
   SessionFolder() : path(make_session_folder()) {}
-  ~SessionFolder() { remove_folder(path); }
+  ~SessionFolder() { remove_session(path); }
   SessionFolder(const SessionFolder&) = delete;
   SessionFolder& operator=(const SessionFolder&) = delete;
   std::string path;

@@ -26,6 +26,26 @@ TEST(SessionFolder, IsPrivateAndRemovedWithWhatItHolds) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST(SessionFolder, RemovesWhatStandsForUnwrittenCheckpoints) {
+  const SessionFolder around;
+  const std::string mine = around.path + "/a b\n.pt", changed = around.path + "/changed.pt";
+  {
+    const SessionFolder folder;
+    std::ofstream list(folder.path + "/1.unwritten", std::ios::binary);
+    for (const std::string& path : {around.path + "/gone.pt", mine, changed}) {
+      std::ofstream(path) << "x";
+      struct stat status {};
+      ASSERT_EQ(lstat(path.c_str(), &status), 0);
+      list << status.st_ino << ' ' << status.st_size << ' ' << status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec << ' ' << path
+           << '\0';
+    }
+    fs::remove(around.path + "/gone.pt");
+    std::ofstream(changed) << "the user's";
+  }
+  EXPECT_FALSE(fs::exists(mine));
+  EXPECT_TRUE(fs::exists(changed));
+}
+
 TEST(SessionEnvironment, PutsTheLayerBeforeTheUsersPath) {
   setenv("PYTHONPATH", "/mine:/yours", 1);
   setenv("GPUCAST_SESSION", "/of/an/outer/run", 1);

@@ -464,6 +464,32 @@ os.remove("last.pt")"""
     assert sorted(str(path.relative_to(gpucast.job)) for path in gpucast.job.rglob("*") if path.is_file()) == ["real.pt", "train.py"]
 
 
+@pytest.mark.once
+def test_an_older_checkpoint_stays_when_the_script_removes_its_own(gpucast):
+    script = train_script(
+        after_step="""import os, pathlib
+torch.save(model, "best.pt")
+os.replace("best.pt", "moved.pt")
+torch.save(model, "best.pt")
+pathlib.Path("best.pt").unlink()
+if step == 0:
+    os.remove("older.pt")"""
+    )
+    (gpucast.job / "best.pt").write_bytes(b"real")
+    (gpucast.job / "older.pt").write_bytes(b"not saved by this run")
+    done = gpucast(script)
+    assert done.code == 0, done.err
+    assert {path.name for path in gpucast.job.iterdir()} == {"train.py", "best.pt"}
+    assert (gpucast.job / "best.pt").read_bytes() == b"real"
+
+
+@pytest.mark.once
+def test_nothing_stands_for_a_checkpoint_of_a_killed_script(gpucast):
+    done = gpucast(train_script(after_step="torch.save(model, 'a.pt')\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)"))
+    assert done.code == 2, done.err
+    assert [path.name for path in gpucast.job.iterdir()] == ["train.py"]
+
+
 def test_unwritten_safetensors_are_read(gpucast):
     if importlib.util.find_spec("safetensors") is None:
         pytest.skip("no safetensors")

@@ -98,8 +98,7 @@ def speech(folder, count=48):
                 file.setsampwidth(2)
                 file.setframerate(16_000)
                 file.writeframes(noise[i].astype(np.int16).tobytes())
-        rows = (f"{i}.wav,{sentence(i, 6)}\n" for i in range(count))
-        (folder / name / "metadata.csv").write_text("file_name,sentence\n" + "".join(rows))
+        json_lines(folder / name / "metadata.jsonl", ({"file_name": f"{i}.wav", "sentence": sentence(i, 6)} for i in range(count)))
 
 
 def boxed(folder, count=32):

@@ -50,6 +50,9 @@ def in_example(folder, *makers):
 
 HYDRA = ("hydra-core==1.3.2", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3")
 
+# Releases of datasets from 4 on decode audio with torchcodec, which needs FFmpeg.
+AUDIO = ("evaluate==0.4.6", "datasets==3.6.0", "soundfile==0.14.0", "cffi==2.0.0", "pycparser==2.23", "librosa==0.11.0", "lazy-loader==0.4")
+
 CLI = ("jsonargparse==4.53.0", "typeshed-client==2.15.0", "importlib-resources==6.5.2")
 
 
@@ -203,7 +206,7 @@ EXAMPLES = [
         " --warmup_steps 500 --layerdrop 0.0 --freeze_feature_encoder --gradient_checkpointing --chars_to_ignore , ? . ! --fp16"
         " --do_train --do_eval",
         steps=4,
-        packages=("evaluate==0.4.6", "datasets==3.6.0", "soundfile==0.14.0", "cffi==2.0.0", "pycparser==2.23"),
+        packages=AUDIO,
         data=in_example(
             "speech-recognition",
             (made.speech, "made/speech", {}),
@@ -219,7 +222,7 @@ EXAMPLES = [
         " --generation_max_length 225 --max_duration_in_seconds 30 --text_column_name sentence --freeze_feature_encoder False"
         " --gradient_checkpointing --fp16 --do_train --do_eval --predict_with_generate",
         steps=4,
-        packages=("evaluate==0.4.6", "datasets==3.6.0", "soundfile==0.14.0", "cffi==2.0.0", "pycparser==2.23"),
+        packages=AUDIO,
         data=in_example(
             "speech-recognition",
             (made.speech, "made/speech", {}),
@@ -329,6 +332,7 @@ EXAMPLES = [
             "local-attention==1.11.2",
             "axial-positional-embedding==0.3.12",
             "product-key-memory==0.3.0",
+            "colt5-attention==0.11.2",
             "hyper-connections==0.4.11",
         ),
         data=(at(hours, "dataset/ETT-small/ETTh1.csv"),),

@@ -111,7 +111,7 @@ programs: build $(ENV_PROGRAMS)/.ready
 
 # CHECKOUTS has a clone of each repository: run_trainers.py --clones prints how. ONLY and rows as above.
 trainers: build $(ENV_PROGRAMS)/.ready $(ENV_OLD)/.ready
-	python3 tests/programs/run_trainers.py --gpucast $(GPUCAST) --python $(ENV_PROGRAMS)/bin/python --checkouts $(CHECKOUTS) \
+	$(ENV_PROGRAMS)/bin/python tests/programs/run_trainers.py --gpucast $(GPUCAST) --python $(ENV_PROGRAMS)/bin/python --checkouts $(CHECKOUTS) \
 	  --out $(PROGRAM_ROWS)/trainers $(if $(ONLY),--only $(ONLY) --again) --page
 
 releases: build

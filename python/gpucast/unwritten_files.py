@@ -94,7 +94,7 @@ def _is_older(path):
 
 
 def _keeping_older(real):
-    """A script that removes its older checkpoints means those of this run, and the files there are another's."""
+    """A script removes its older checkpoints of this run. These files are of another run, so they stay."""
 
     def remove(path, **kwargs):
         if not (_older and not kwargs and _is_older(_paths(path)[0])):

@@ -50,9 +50,6 @@ def in_example(folder, *makers):
 
 HYDRA = ("hydra-core==1.3.2", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3")
 
-# Releases of datasets from 4 on decode audio with torchcodec, which needs FFmpeg.
-AUDIO = ("evaluate==0.4.6", "datasets==3.6.0", "soundfile==0.14.0", "cffi==2.0.0", "pycparser==2.23", "librosa==0.11.0", "lazy-loader==0.4")
-
 CLI = ("jsonargparse==4.53.0", "typeshed-client==2.15.0", "importlib-resources==6.5.2")
 
 
@@ -196,38 +193,6 @@ EXAMPLES = [
             (classes, "made/validation", {"count": 8}),
             (made.vit, "made/vit", {}),
             (made.metric, "accuracy", {}),
-        ),
-    ),
-    transformers(
-        "speech-recognition",
-        "run_speech_recognition_ctc",
-        "--dataset_name made/speech --model_name_or_path made/wav2vec2 --text_column_name sentence --train_split_name train"
-        " --eval_split_name test --max_steps 4 --per_device_train_batch_size 8 --gradient_accumulation_steps 2 --learning_rate 3e-4"
-        " --warmup_steps 500 --layerdrop 0.0 --freeze_feature_encoder --gradient_checkpointing --chars_to_ignore , ? . ! --fp16"
-        " --do_train --do_eval",
-        steps=4,
-        packages=AUDIO,
-        data=in_example(
-            "speech-recognition",
-            (made.speech, "made/speech", {}),
-            (made.wav2vec2, "made/wav2vec2", {}),
-            (made.metric, "wer", {"feature": made.STRING}),
-        ),
-    ),
-    transformers(
-        "speech-recognition",
-        "run_speech_recognition_seq2seq",
-        "--model_name_or_path made/whisper --dataset_name made/speech --train_split_name train --eval_split_name test --max_steps 4"
-        " --per_device_train_batch_size 8 --gradient_accumulation_steps 2 --per_device_eval_batch_size 16 --learning_rate 1e-5"
-        " --generation_max_length 225 --max_duration_in_seconds 30 --text_column_name sentence --freeze_feature_encoder False"
-        " --gradient_checkpointing --fp16 --do_train --do_eval --predict_with_generate",
-        steps=4,
-        packages=AUDIO,
-        data=in_example(
-            "speech-recognition",
-            (made.speech, "made/speech", {}),
-            (made.whisper, "made/whisper", {}),
-            (made.metric, "wer", {"feature": made.STRING}),
         ),
     ),
     transformers(

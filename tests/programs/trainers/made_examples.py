@@ -22,12 +22,7 @@ class Metric(evaluate.Metric):
         return {{{name!r}: sum(map(lambda a, b: a == b, predictions, references)) / len(predictions)}}
 '''
 
-INTEGER, STRING = 'datasets.Value("int32")', 'datasets.Value("string")'
-ANSWER = (
-    '{"id": datasets.Value("string"), "prediction_text": datasets.Value("string")} if name == "predictions" else'
-    ' {"id": datasets.Value("string"), "answers": {"text": datasets.Sequence(datasets.Value("string")),'
-    ' "answer_start": datasets.Sequence(datasets.Value("int32"))}}'
-)
+INTEGER = 'datasets.Value("int32")'
 
 
 def metric(folder: Path, feature=INTEGER):
@@ -81,24 +76,6 @@ def answers(folder, count=120):
             answer = {"text": [context.split()[0]], "answer_start": [0]}
             rows.append({"id": str(i), "title": "", "context": context, "question": sentence(-i, 8), "answers": answer})
         (folder / f"{name}.json").write_text(json.dumps({"data": rows}))
-
-
-def speech(folder, count=48):
-    """Two seconds of noise each, with a text."""
-    import wave
-
-    import numpy as np
-
-    for name in ("train", "test"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        noise = np.random.default_rng(1).normal(size=(count, 32_000)) * 3000
-        for i in range(count):
-            with wave.open(str(folder / name / f"{i}.wav"), "wb") as file:
-                file.setnchannels(1)
-                file.setsampwidth(2)
-                file.setframerate(16_000)
-                file.writeframes(noise[i].astype(np.int16).tobytes())
-        json_lines(folder / name / "metadata.jsonl", ({"file_name": f"{i}.wav", "sentence": sentence(i, 6)} for i in range(count)))
 
 
 def boxed(folder, count=32):
@@ -167,39 +144,6 @@ def vit(folder):
     config = transformers.ViTConfig(hidden_size=192, num_hidden_layers=4, num_attention_heads=3, intermediate_size=768)
     transformers.ViTForImageClassification(config).save_pretrained(folder)
     transformers.ViTImageProcessor().save_pretrained(folder)
-
-
-def wav2vec2(folder):
-    import transformers
-
-    config = transformers.Wav2Vec2Config(hidden_size=192, num_hidden_layers=4, num_attention_heads=4, intermediate_size=768)
-    transformers.Wav2Vec2Model(config).save_pretrained(folder)
-    transformers.Wav2Vec2FeatureExtractor(return_attention_mask=True).save_pretrained(folder)
-
-
-def whisper(folder):
-    import tokenizers
-    import transformers
-
-    marks = ["<|endoftext|>", "<|startoftranscript|>", "<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]  # fmt: skip
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator([" ".join(WORDS)], tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet))
-    folder.mkdir(parents=True, exist_ok=True)
-    made.model.save(str(folder))
-    made_by_bpe = transformers.WhisperTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
-    made_by_bpe.add_special_tokens({"additional_special_tokens": marks[1:]})
-    processor = transformers.WhisperProcessor(transformers.WhisperFeatureExtractor(), made_by_bpe)
-    processor.save_pretrained(folder)
-    start, end = (made_by_bpe.convert_tokens_to_ids(mark) for mark in ("<|startoftranscript|>", "<|endoftext|>"))
-    sizes = dict(d_model=192, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4)
-    config = transformers.WhisperConfig(
-        vocab_size=len(made_by_bpe), decoder_start_token_id=start, bos_token_id=end, eos_token_id=end, pad_token_id=end, begin_suppress_tokens=None, **sizes
-    )  # fmt: skip
-    model = transformers.WhisperForConditionalGeneration(config)
-    model.generation_config.update(is_multilingual=False, no_timestamps_token_id=made_by_bpe.convert_tokens_to_ids("<|notimestamps|>"))
-    model.save_pretrained(folder)
 
 
 def detr(folder):

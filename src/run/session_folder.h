@@ -19,8 +19,8 @@ std::string library_folder();
 std::string make_session_folder();
 // Removes a folder and all in it.
 void remove_folder(const std::string& folder);
-// The same for a session's folder. First removes the files that stand for unwritten checkpoints (python/gpucast/unwritten_files.py), where a
-// process ended before it could.
+// The same for a session's folder. First removes the files that stand for unwritten checkpoints (python/gpucast/unwritten_files.py), where
+// a process ended before it could.
 void remove_session(const std::string& folder);
 
 // A session folder that its destructor removes.

@@ -12,7 +12,8 @@ _MOST_PASSES = 8  # observed without a change of weights
 
 _passes = 0
 _first = None  # the place of the last pass's mark: the first step's, if weights change after it
-_weights = []  # (weak reference, addresses) of the tensors to which the last pass gave gradients
+_weights = []  # (weak reference, addresses) of the tensors to which the last pass gives gradients
+_again = []  # the same of those to which the pass before gave gradients, too: an input is often a new tensor
 _replaced = False  # one of them has other memory since
 
 
@@ -23,8 +24,10 @@ def looks_for_weights():
 
 def before_pass(weights):
     """`weights`: the tensors to which the pass gives gradients."""
-    global _weights, _replaced
-    _replaced = any(_is_replaced(reference(), addresses) for reference, addresses in _weights)
+    global _weights, _again, _replaced
+    now = {id(weight) for weight in weights}
+    _again = [(reference, addresses) for reference, addresses in _weights if id(reference()) in now]
+    _replaced = any(_is_replaced(reference(), addresses) for reference, addresses in _again)
     _weights = [(weakref.ref(weight), _addresses(weight)) for weight in weights]
 
 
@@ -33,7 +36,7 @@ def _addresses(weight):
 
 
 def _is_replaced(weight, addresses):
-    now = _addresses(weight) if weight is not None else addresses
+    now = _addresses(weight)
     return bool(now and addresses and now != addresses)
 
 
@@ -79,4 +82,4 @@ def _look():
 
 def _are_written(written):
     """`written`: the addresses of tensors to which operators wrote in place."""
-    return _replaced or any(addresses & written for _, addresses in _weights)
+    return _replaced or any(addresses & written for _, addresses in _again)

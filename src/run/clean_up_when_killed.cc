@@ -20,7 +20,7 @@ namespace {
 // All that the cleaning process does.
 [[noreturn]] void clean_up_when_closed(int pipe, const std::string& session_folder, const std::string& file) {
   setsid();
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);  // `killall gpucast` means the run, which ends by itself
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);  // of `killall gpucast`: the run ends, too
   const int nothing = open("/dev/null", O_RDWR);
   for (int standard = 0; nothing >= 0 && standard < 3; ++standard) dup2(nothing, standard);
   // This process is a copy, with copies of all open files. A reader may wait until the last copy of a pipe is closed.

@@ -62,7 +62,10 @@ def test_the_run_ends_after_the_wanted_steps_and_one_was_observed(gpucast):
     assert "aten::add_" in names and "aten::mm" in names
 
 
-@pytest.mark.parametrize("update", ["pass", "gradients = [p.grad.mul_(2) for p in model.parameters()]"])
+NEW_INPUT = "del batch\n    batch = torch.ones(32, 64, device='cuda', requires_grad=True)"  # where the one before was
+
+
+@pytest.mark.parametrize("update", ["pass", "gradients = [p.grad.mul_(2) for p in model.parameters()]", NEW_INPUT])
 def test_passes_that_change_no_weights_are_none(gpucast, update):
     run = gpucast(script(12, update))
     assert run.report["steps"] == 0 and "passes=12" in run.err

@@ -155,7 +155,7 @@ def test_oddities_end_as_on_a_card(gpucast_bin, tmp_path, step_ms):
     product_ms = 2 * 4096**3 / 19.5e12 * 1e3  # at the datasheet's rate
     first, ends, second, other_ends = out["streams"]
     assert first == 0
-    assert abs(second) < 1
+    assert abs(second) < product_ms / 2, "they begin together"
     assert 1.5 * product_ms < ends < 3 * product_ms, "each has half of the card"
     assert other_ends > product_ms
     assert out["asleep"] > 50, "the card had nothing to do meanwhile"
@@ -369,13 +369,16 @@ LOOPS = (
     + """for rows in (1, 256):
     counts = torch.full((512,), rows, dtype=torch.int32, device="cuda")
     sum_rows[(512,)](x, counts, out, block=1024)
-    x.sin()
-    begin.record()
-    for _ in range(10):
-        sum_rows[(512,)](x, counts, out, block=1024)
-    end.record()
-    end.synchronize()
-    print(begin.elapsed_time(end))
+    took = []
+    for _ in range(5):  # the host may be late in one
+        x.sin()
+        begin.record()
+        for _ in range(10):
+            sum_rows[(512,)](x, counts, out, block=1024)
+        end.record()
+        end.synchronize()
+        took.append(begin.elapsed_time(end))
+    print(min(took))
 """
 )
 

@@ -360,6 +360,7 @@ def test_the_best_as_a_patch(advise, gpucast_bin, tmp_path):
     needs_what_the_point_says(gpucast_bin, tmp_path, patch, point)
 
 
+@pytest.mark.slow
 def test_a_patch_for_each_point_of_the_front(advise, gpucast_bin, tmp_path):
     advice = advise(SCRIPT, "--runs", "2", "--write-patch", "patches/", arguments=["--batch-size", "1024"])
     front = [place for place, point in enumerate(advice["points"]) if point["on_front"] and point["what_ifs"]]

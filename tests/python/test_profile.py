@@ -398,6 +398,7 @@ print("all of it")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_devices(profile):
     done = profile(DEVICES, "--gpu", "rtx3060")
@@ -536,11 +537,13 @@ Trainer(model=model, args=arguments, train_dataset=Data()).train()
         ("train_gpt.py", "--batch", "2", "--sequence", "32", "--layers", "1", "--width", "32", "--heads", "2"),
     ],
 )
+@pytest.mark.slow
 def test_examples(profile, words):
     trace = ok(profile("", command=[sys.executable, str(ROOT / "examples" / words[0]), *words[1:]]))
     assert trace.record["steps"] == 3 and trace.record["asked_device"] == "cuda"
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_example_resnet(profile):
     if find_spec("torchvision") is None:

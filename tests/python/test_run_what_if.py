@@ -294,6 +294,7 @@ def test_one_kernel_of_attention_and_foreach(gpucast):
 CLIPPED = [("    optimizer.step()\n", "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n")]
 
 
+@pytest.mark.slow
 def test_parts_clip_once_and_steps_in_backward_refuse(gpucast):
     in_parts = gpucast(edited(CLIPPED), "--what-if", "micro-batch:2", arguments=["--batch-size", "512"])
     assert in_parts.code == 0, in_parts.err

@@ -266,6 +266,7 @@ for step in range(2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_function_compiled_later_does_not_see_the_mode(gpucast):
     """The script reads a number before the first call: from then on numbers are followed, and the compiler broke the graph there."""
@@ -288,6 +289,7 @@ for step in range(2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_compiled_block_mask_while_values_are_followed(gpucast):
     """In a mask function `q // 128` asks has_torch_function, which the compiler has to recognize."""

@@ -35,7 +35,7 @@ Judgement judge_need(const MemoryNeed& need, const Beside& beside, int64_t total
   }
   if (least > total_bytes) {
     out.verdict = Verdict::does_not_fit;
-    out.reason = fmt::format("its tensors alone exceed the card by {}", format_bytes(least - total_bytes));
+    out.reason = fmt::format("its tensors and the CUDA context alone exceed the card by {}", format_bytes(least - total_bytes));
     return out;
   }
   if (need.cut_by_oom) {

@@ -78,7 +78,7 @@ TEST(Verdict, DoesNotFitWhenAReplayRunsOut) {
 TEST(Verdict, DoesNotFitWhenTensorsAloneDoNot) {
   const Judgement out = judge_need({6 * kGiB, 7 * kGiB, false, false, nullptr}, kBeside, 7 * kGiB - 1);
   EXPECT_EQ(out.verdict, Verdict::does_not_fit);
-  EXPECT_NE(out.reason.find("tensors alone"), std::string::npos);
+  EXPECT_NE(out.reason.find("tensors and the CUDA context alone"), std::string::npos);
 }
 
 TEST(Verdict, OomDecidesOnlyForItsOwnCard) {

@@ -15,6 +15,9 @@
 namespace gpucast {
 namespace {
 
+// Four digits, and no exponent: 27.35, 96030.
+std::string rate_text(double per_s) { return per_s < 1e4 ? fmt::format("{:.4g}", per_s) : fmt::format("{:.0f}", per_s); }
+
 constexpr size_t kTimeRows = 10;
 
 void write_parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
@@ -71,8 +74,8 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   if (const std::string words = host_words(times, card); !words.empty()) out.format("  {}", words);
   if (const std::string words = host_steps_words(times); !words.empty()) out.format("  {}", words);
   if (card.samples_per_s > 0) {
-    out.format("  {:.4g} samples/s{}{}", card.samples_per_s,
-               card.tokens_per_s > 0 ? fmt::format(", {:.4g} tokens/s", card.tokens_per_s) : "",
+    out.format("  {} samples/s{}{}", rate_text(card.samples_per_s),
+               card.tokens_per_s > 0 ? fmt::format(", {} tokens/s", rate_text(card.tokens_per_s)) : "",
                card.job ? fmt::format(", all {} ranks together", card.job->ranks) : "");
   }
   if (const std::string words = cost_words(times, card); !words.empty()) out.format("  {}", words);

@@ -29,7 +29,7 @@ def test_what_does_not_fit_never_starts(tmp_path, capfd):
     ray.init(num_cpus=1, include_dashboard=False, object_store_memory=100 << 20)
     try:
         grid = fit(tmp_path, {"gib": tune.grid_search([1, 11, 13])}, scheduler=ASHAScheduler())
-        assert "does not fit rtx3060: its tensors alone exceed the card by 1.37 GiB" in capfd.readouterr().err
+        assert "does not fit rtx3060: its tensors and the CUDA context alone exceed the card by 1.37 GiB" in capfd.readouterr().err
         assert not grid.errors
         assert sorted(result.metrics["score"] for result in grid if "score" in (result.metrics or ())) == [1, 11]
         assert len(grid) == 3

@@ -99,7 +99,7 @@ void write_scale(TextWriter& out, const std::vector<ScalePoint>& points) {
   for (const ScalePoint& point : points) {
     const bool first = &point == &points.front();
     out.format("{:<8}{:>8}{:>12}{:>14}{:>16}{:>16}{:>16}", point.ranks, point.nodes, time_text(point.step.expected_ns),
-               point.samples_per_s > 0 ? fmt::format("{:.4g}", point.samples_per_s) : "", fmt::format("{:.0f} %", 100 * point.efficiency),
+               point.samples_per_s > 0 ? rate_text(point.samples_per_s) : "", fmt::format("{:.0f} %", 100 * point.efficiency),
                first ? "" : fmt::format("{:.0f} %", 100 * point.of_more_cards),
                share_text(point.exposed_ns + point.waiting_ns, point.step.expected_ns));
   }

@@ -89,7 +89,7 @@ std::string sweep_text(const Sweep& sweep, bool colour) {
     }
     const bool failed = row.verdict == "failed";
     out.format("  {:<14}{:>12}{:>12}{:>13}{:>11}{:>12}{:>12}{}", value, mib(row.expected_bytes, 0) + " MiB", time_text(row.step_ns),
-               row.samples_per_s > 0 ? fmt::format("{:.4g}", row.samples_per_s) : "", percent(row.occupancy), percent(row.nvml_utilization),
+               row.samples_per_s > 0 ? rate_text(row.samples_per_s) : "", percent(row.occupancy), percent(row.nvml_utilization),
                percent(row.sm_active),
                knee && *knee == i ? "  < knee"
                : fits(row)        ? ""

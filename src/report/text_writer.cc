@@ -88,6 +88,8 @@ std::string place_text(const Place& place) {
   return text;
 }
 
+std::string rate_text(double per_s) { return per_s < 1e4 ? fmt::format("{:.4g}", per_s) : fmt::format("{:.0f}", per_s); }
+
 std::string time_text(double ns) {
   const double scaled = ns >= 1e9 ? ns / 1e9 : ns >= 1e6 ? ns / 1e6 : ns / 1e3;
   const char* unit = ns >= 1e9 ? "s" : ns >= 1e6 ? "ms" : "us";

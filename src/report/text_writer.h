@@ -49,6 +49,8 @@ std::string place_text(const Place& place);
 
 // "82.4 ms": three figures.
 std::string time_text(double ns);
+// Of samples or tokens: four digits, and no exponent: "27.35", "96030".
+std::string rate_text(double per_s);
 
 // "82.4 %"
 std::string percent(double share);

@@ -15,9 +15,6 @@
 namespace gpucast {
 namespace {
 
-// Four digits, and no exponent: 27.35, 96030.
-std::string rate_text(double per_s) { return per_s < 1e4 ? fmt::format("{:.4g}", per_s) : fmt::format("{:.0f}", per_s); }
-
 constexpr size_t kTimeRows = 10;
 
 void write_parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
@@ -124,7 +121,7 @@ std::string step_times_text(const StepTimes& times, bool colour) {
     const std::string money = card.price_per_hour > 0 ? money_text(cost(paid_ns, card)) : "";
     out.format("  {:<12}{:>12}{:>24}{:>12}{}{:>10}", card.gpu_id, time_text(card.step.expected_ns),
                time_text(card.step.low_ns) + " to " + time_text(card.step.high_ns),
-               card.samples_per_s > 0 ? fmt::format("{:.4g}", card.samples_per_s) : "",
+               card.samples_per_s > 0 ? rate_text(card.samples_per_s) : "",
                prices ? last(epochs ? long_time_text(card.epoch_ns) : "", money)
                       : fmt::format("{:>12}{:>10}", percent(card.model_flops_utilisation),
                                     percent(std::min(1.0, card.gpu_ns / card.step.expected_ns))),

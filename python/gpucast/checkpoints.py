@@ -7,19 +7,16 @@ import struct
 from . import initialisation, patching, process, unwritten_files
 
 _unwritten = []
-_write_holes = None  # torch.save without the values
+_torch = None
+_save = None  # the real torch.save
 why_unwritten = "values on the virtual GPU are not real"
 from_the_start = False  # a profile: there never is anything on a card
 
 
 def install(torch):
-    def write(path, what):
-        with torch.serialization.skip_data():
-            real_save(what, path)
-
-    global _write_holes
-    real_save, _write_holes = torch.save, write
-    patching.wrap(torch, "save", lambda real: not_saving(real, write))
+    global _torch, _save
+    _torch, _save = torch, torch.save
+    patching.wrap(torch, "save", lambda real: not_saving(real, _write_holes))
     patching.wrap(torch.jit, "save", not_saving)
     unwritten_files.install()
 
@@ -38,7 +35,7 @@ def patch_writer(name, module):
         patching.wrap(module.Trainer, "_save_checkpoint", _not_saving_trainer)
         patching.wrap(module.Trainer, "save_model", _not_saving_trainer)
     else:  # Lightning writes through a buffer
-        patching.wrap(module, "_atomic_save", lambda real: not_saving(real, lambda path, what: _write_holes(path, what)))
+        patching.wrap(module, "_atomic_save", lambda real: not_saving(real, _write_holes))
 
 
 def _must_not_save():
@@ -67,6 +64,11 @@ def explain(error):
         if _unwritten and isinstance(error, OSError)
         else ""
     )
+
+
+def _write_holes(path, what):
+    with _torch.serialization.skip_data():
+        _save(what, path)
 
 
 def _write_safetensors(path, tensors, types):

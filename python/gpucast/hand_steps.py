@@ -40,26 +40,15 @@ def _is_replaced(weight, addresses):
     return bool(now and addresses and now != addresses)
 
 
-def rounds_after_pass():
-    """The complete steps, after a backward pass."""
-    counter = steps.counter
-    if counter.any() or steps.in_backward():
-        return counter.rounds
-    if counter.by_hand or (process.state == process.ARMED and "hand_steps" not in patching.disabled and _changed_weights()):
-        return counter.rounds + 1
-    return counter.rounds
+def rounds_after_pass(counter):
+    """The complete steps, after a backward pass of a script without an optimizer."""
+    ends_step = not steps.in_backward() and (counter.by_hand or _changed_weights())
+    return counter.rounds + 1 if ends_step else counter.rounds
 
 
+@patching.guard("hand_steps")
 def _changed_weights():
     """Whether the script changed the weights between the last two passes. Then the first step is counted."""
-    try:
-        return _look()
-    except Exception as error:
-        patching.fail("hand_steps", error)
-        return False
-
-
-def _look():
     global _passes, _first
     if _passes >= _MOST_PASSES:
         return False

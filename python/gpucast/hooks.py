@@ -327,25 +327,24 @@ def _after_forward(module, args, output):
 def _before_backward(roots):
     process.recorder.mark("phase_begin", "backward")
     places.note("backward")
-    if hand_steps.looks_for_weights():
-        hand_steps.before_pass([node.variable for _, node in _graph_of(roots).values() if hasattr(node, "variable")])
-    if "module_backward" not in patching.disabled:
-        try:
-            return _hook_graph(roots)
-        except Exception as error:
-            patching.fail("module_backward", error)
+    looks, hooks = hand_steps.looks_for_weights(), "module_backward" not in patching.disabled and bool(_thread().starts)
+    try:
+        nodes = _graph_of(roots) if looks or hooks else {}
+        if looks:
+            hand_steps.before_pass([node.variable for _, node in nodes.values() if hasattr(node, "variable")])
+        return _hook_graph(nodes) if hooks else ()
+    except Exception as error:
+        patching.fail("module_backward", error)
     return ()
 
 
-def _hook_graph(roots):
+def _hook_graph(nodes):
     """A hook before every node shows the running operator and its module: a node's sequence number identifies the module whose
     forward made it. The graph itself is not changed. Returns the hooks' handles."""
     thread = _thread()
-    if not thread.starts:
-        return ()
     starts, modules = thread.starts, thread.modules
     handles = []
-    for number, node in _graph_of(roots).values():
+    for number, node in nodes.values():
         if number < _LAST_SEQUENCE_NUMBER:  # AccumulateGrad runs right after the node that made the gradient, and belongs to it
             place = bisect_right(starts, number) - 1
             handles.append(node.register_prehook(_backward_hook(modules[place] if place >= 0 else -1, node.name())))
@@ -431,7 +430,7 @@ def _after_backward(of_weights):
         now_ns = process.issuing_cpu_ns() if process.state == process.UNOBSERVED else 0
         _count_rounds(lambda counter: counter.rounds_after_backward(), now_ns)
         if of_weights and not steps.counter.any():
-            _count_rounds(lambda counter: hand_steps.rounds_after_pass(), now_ns)
+            _count_rounds(hand_steps.rounds_after_pass, now_ns)
             if steps.counter.by_hand:
                 loops.stepped()
 

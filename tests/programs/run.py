@@ -117,6 +117,38 @@ def unknown_work(gpucast, capture):
     return {"unknown": card["unknown_share"], "unknown_operators": operators[:5]}
 
 
+def usual_environment(python_path, programs, temporary, cache, marker):
+    """Of a program under test: nothing is downloaded, and everything that it keeps is in `temporary` and `cache`."""
+    return {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        "PATH": ":".join([*map(str, programs), os.environ["PATH"]]),
+        "PYTHONPATH": ":".join(map(str, python_path)),
+        "TMPDIR": str(temporary),
+        "HF_HUB_OFFLINE": "1",
+        "WANDB_MODE": "disabled",
+        "OMP_NUM_THREADS": "1",
+        "XDG_CACHE_HOME": str(cache),
+        "GPUCAST_PROGRAM": marker.partition("=")[2],
+    }
+
+
+def ended(program, command, folder, environment, out, err):
+    """Runs the command, and judges it: a part of its row. `out`, `err`: files for what it prints."""
+    started = time.monotonic()
+    with open(out, "w") as stdout, open(err, "w") as stderr:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+        try:
+            code = process.wait(program.limit)
+        except subprocess.TimeoutExpired:
+            code = None
+            process.kill()
+            process.wait()
+    seconds = {"seconds": round(time.monotonic() - started)}
+    if code is None:
+        return seconds | {"outcome": "hangs", "problem": f"more than {program.limit} s"}
+    return seconds | judge(program, code, out.read_text(), err.read_text(errors="replace"))
+
+
 def run(options, program):
     row = {"name": program.name, "group": program.group}
     versions = {package: version_of(options.python, package) for package in ("torch", *program.packages)}
@@ -129,36 +161,16 @@ def run(options, program):
     folder.mkdir()
     inner.mkdir()
     marker = f"GPUCAST_PROGRAM={uuid.uuid4().hex}"
-    environment = {
-        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
-        "PATH": f"{Path(options.python).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(HERE / "scripts"),
-        "TMPDIR": str(inner),
-        "HF_HUB_OFFLINE": "1",
-        "WANDB_MODE": "disabled",
-        "OMP_NUM_THREADS": "1",
-        "XDG_CACHE_HOME": options.cache,
-        "YOLO_CONFIG_DIR": options.cache,
-        "GPUCAST_PROGRAM": marker.partition("=")[2],
-    }
+    environment = usual_environment([HERE / "scripts"], [Path(options.python).parent], inner, options.cache, marker)
+    environment["YOLO_CONFIG_DIR"] = options.cache
     words = [word.replace("SCRIPTS", str(HERE / "scripts")).replace("GPUCAST", options.gpucast) for word in program.command]
     capture = temporary / "capture.gpucast"
     under = [options.gpucast, "run", "--steps", "1000", "--format", "json", "-o", str(capture), *program.options, "--"]
     command = words if program.whole else [*under, *words]
     shared_before = set(os.listdir("/dev/shm"))
-    started = time.monotonic()
     out, err = temporary / "out", temporary / "err"
-    with open(out, "w") as stdout, open(err, "w") as stderr:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
-        try:
-            code = process.wait(program.limit)
-        except subprocess.TimeoutExpired:
-            code = None
-            process.kill()
-            process.wait()
-    row["seconds"] = round(time.monotonic() - started)
+    row |= ended(program, command, folder, environment, out, err)
     text = err.read_text(errors="replace")
-    row |= {"outcome": "hangs", "problem": f"more than {program.limit} s"} if code is None else judge(program, code, out.read_text(), text)
     if row["outcome"] in ("equal", "steps", "differs"):
         row |= unknown_work(options.gpucast, capture)
     row["left"] = left_behind(program, marker, inner, shared_before, text)

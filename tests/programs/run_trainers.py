@@ -17,13 +17,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from pathlib import Path
 
 from page import WORKS, sizes, text
 
-from run import judge, left_behind, version_of
+from run import ended, left_behind, usual_environment, version_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -70,18 +69,11 @@ def environment_of(options, trainer, temporary, marker):
     own = trainer.checkout(options.checkouts) / trainer.python_path if trainer.python_path else None
     folders = [HERE / "trainers/counting", *(folder for folder in (packages, own) if folder)]
     programs = [*([packages / "bin"] if packages else []), python_of(options, trainer).parent]
+    cache = options.out / "cache"
     return {
-        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
-        "PATH": ":".join([*map(str, programs), os.environ["PATH"]]),
-        "PYTHONPATH": ":".join(map(str, folders)),
-        "TMPDIR": str(temporary),
-        "HF_HUB_OFFLINE": "1",
+        **usual_environment(folders, programs, temporary, cache, marker),
         "HF_DATASETS_OFFLINE": "1",
-        "WANDB_MODE": "disabled",
-        "OMP_NUM_THREADS": "1",
-        "XDG_CACHE_HOME": str(options.out.resolve() / "cache"),
-        "HF_HOME": str(options.out.resolve() / "cache/huggingface"),
-        "GPUCAST_PROGRAM": marker.partition("=")[2],
+        "HF_HOME": str(cache / "huggingface"),
         **dict(trainer.environment),
     }
 
@@ -102,28 +94,11 @@ def run(options, trainer):
     under = [options.gpucast, "run", "--steps", "1000", "--format", "json", "-o", temporary / "capture.gpucast", *trainer.options, "--"]
     command = ["bash", "-c", trainer.command.replace("CHECKOUT", str(checkout))]
     shared_before = set(os.listdir("/dev/shm"))
-    started = time.monotonic()
     logs = options.out / "logs"
     logs.mkdir(exist_ok=True)
     log = logs / f"{re.sub(r'[^a-z0-9]+', '-', trainer.name.lower())}.log"
-    with open(temporary / "out", "w") as stdout, open(log, "w") as stderr:
-        process = subprocess.Popen(
-            [*under, *command], cwd=checkout / trainer.folder, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
-        )
-        try:
-            code = process.wait(trainer.limit)
-        except subprocess.TimeoutExpired:
-            code = None
-            process.terminate()
-            process.wait()
-    row["seconds"] = round(time.monotonic() - started)
-    said = log.read_text(errors="replace")
-    answer = (
-        {"outcome": "hangs", "problem": f"more than {trainer.limit} s"}
-        if code is None
-        else judge(trainer, code, (temporary / "out").read_text(), said)
-    )
-    row |= answer | {"left": left_behind(trainer, marker, inner, shared_before, said)}
+    row |= ended(trainer, [*under, *command], checkout / trainer.folder, environment, temporary / "out", log)
+    row["left"] = left_behind(trainer, marker, inner, shared_before, log.read_text(errors="replace"))
     shutil.rmtree(temporary)
     return row
 

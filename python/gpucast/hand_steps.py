@@ -12,8 +12,9 @@ _MOST_PASSES = 8  # observed without a change of weights
 
 _passes = 0
 _first = None  # the place of the last pass's mark: the first step's, if weights change after it
-_weights = []  # (weak reference, addresses) of the tensors to which the last pass gives gradients
-_again = []  # the same of those to which the pass before gave gradients, too: an input is often a new tensor
+_latest = []  # (weak reference, addresses) of the tensors to which the last pass gives gradients; it may be one that does not count
+_weights = []  # the same, of the pass after which operators are observed
+_again = []  # the same, of tensors in both: an input is often a new tensor
 _replaced = False  # one of them has other memory since
 
 
@@ -24,11 +25,11 @@ def looks_for_weights():
 
 def before_pass(weights):
     """`weights`: the tensors to which the pass gives gradients."""
-    global _weights, _again, _replaced
+    global _latest, _again, _replaced
     now = {id(weight) for weight in weights}
     _again = [(reference, addresses) for reference, addresses in _weights if id(reference()) in now]
     _replaced = any(_is_replaced(reference(), addresses) for reference, addresses in _again)
-    _weights = [(weakref.ref(weight), _addresses(weight)) for weight in weights]
+    _latest = [(weakref.ref(weight), _addresses(weight)) for weight in weights]
 
 
 def _addresses(weight):
@@ -49,7 +50,7 @@ def rounds_after_pass(counter):
 @patching.guard("hand_steps")
 def _changed_weights():
     """Whether the script changed the weights between the last two passes. Then the first step is counted."""
-    global _passes, _first
+    global _passes, _first, _weights
     if _passes >= _MOST_PASSES:
         return False
     _passes += 1
@@ -66,6 +67,7 @@ def _changed_weights():
     growth.note_step()
     operators.note_step(1)
     operators.begin_after_pass()
+    _weights = _latest
     return False
 
 

@@ -112,6 +112,8 @@ _marks = None  # the marks' sequence numbers before and after it
 _yardstick = None  # a function of the core
 _yardsticks = []  # how long it took, for each step
 _hooks_us = []  # alternating: a step, our hooks' time until its end, the next step ...
+_open_ranges = set()  # the id of each record_function that began under our profiler and has not ended
+_ended_under = set()  # the same, of ranges that are still open after our profiler's end
 
 
 def install(torch):
@@ -119,9 +121,42 @@ def install(torch):
     profiler = torch.autograd.profiler
     for name in ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy"):
         patching.wrap(profiler, name, _giving_way)
+    patching.wrap(profiler.record_function, "__enter__", _entering_range)
+    patching.wrap(profiler.record_function, "__exit__", _leaving_range)
     graph = torch.cuda.graph
     patching.wrap(graph, "__enter__", _entering_capture)
     patching.wrap(graph, "__exit__", _leaving_capture)
+
+
+def _entering_range(real):
+    def enter(self):
+        if _running or _window:
+            _open_ranges.add(id(self))
+        return real(self)
+
+    return enter
+
+
+def _leaving_range(real):
+    """A range ends by a write to the memory of its profiler. That memory is freed when the profiler ends, and under a second profiler
+    PyTorch writes to it nevertheless. So a range that is still open when our profiler ends is never ended."""
+
+    def leave(self, *args):
+        _open_ranges.discard(id(self))
+        if id(self) in _ended_under:
+            _ended_under.discard(id(self))
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.record))
+            return None
+        return real(self, *args)
+
+    return leave
+
+
+def _disable_profiler():
+    result = process.torch._C._autograd._disable_profiler()
+    _ended_under.update(_open_ranges)
+    _open_ranges.clear()
+    return result
 
 
 def _entering_capture(real):
@@ -155,7 +190,7 @@ def _end_window():
     global _window
     if _window:
         _window = False
-        _keep(process.torch._C._autograd._disable_profiler())
+        _keep(_disable_profiler())
 
 
 def _keep(result):
@@ -307,7 +342,7 @@ def _end(whole):
         return
     _running = False
     _marks[1] = process.recorder.mark("operators_end", _step)
-    result = process.torch._C._autograd._disable_profiler()
+    result = _disable_profiler()
     if whole:
         _result, _observed = result, (_step, list(_marks))
         _keep(result)

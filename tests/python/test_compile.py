@@ -204,7 +204,7 @@ def test_code_compiled_under_a_clock_gets_known_indices(gpucast_bin, tmp_path):
     script = tmp_path / "look_up.py"
     script.write_text("""
 import torch
-table = torch.nn.Embedding(100_000, 1024).cuda().requires_grad_(False)
+table = torch.nn.Embedding(100_000, 8192).cuda().requires_grad_(False)
 look_up = torch.compile(table)
 for most in (3, 65536):
     rows = torch.arange(65536, device="cuda") % most

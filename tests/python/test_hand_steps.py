@@ -75,3 +75,15 @@ def test_passes_that_change_no_weights_are_none(gpucast, update):
 
 def test_an_optimizer_that_is_made_after_some_passes_counts_alone(gpucast):
     assert gpucast(script(3, text=LATER), "--until-end").report["steps"] == 4
+
+
+def test_a_model_that_is_new_between_two_passes_is_no_step(gpucast):
+    """Its weights are written where it is made. Pipelines take a gradient of a new stage to learn its shapes, before the first pass."""
+    new = """
+for step in range(4):
+    model = nn.Linear(64, 8).cuda()
+    torch.autograd.grad(model(batch).sum(), list(model.parameters()))
+    model(batch).sum().backward()
+"""
+    run = gpucast(script(0, text=SCRIPT.replace("print(", "#")) + new, "--until-end")
+    assert run.report["steps"] == 0

@@ -113,3 +113,27 @@ def test_nothing_is_said_on_standard_error(gpucast):
     run = gpucast(script())
     assert "USDT" not in run.err
     assert not run.capture.all("warning")
+
+
+RANGES = """
+import contextlib
+import torch
+
+model = torch.nn.Linear(64, 8).cuda()
+batch = torch.randn(32, 64, device="cuda")
+held = []
+for _ in range(8):  # passes that may be steps: a profiler runs from each to the next
+    with contextlib.ExitStack() as ranges:
+        for number in range(100):
+            ranges.enter_context(torch.autograd.profiler.record_function(f"range {number}"))
+        model(batch).square().mean().backward()
+        held += [bytearray(size) for size in range(70_000, 80_000, 16)]  # malloc gives them what PyTorch has freed
+print("written=%d" % sum(any(memory) for memory in held))
+"""
+
+
+def test_a_range_of_the_script_ends_after_the_profiler_under_which_it_began(gpucast):
+    """PyTorch frees a profiler's memory at its end. A range that ends under the next profiler would write to it."""
+    run = gpucast(RANGES, "--until-end")
+    assert run.code == 0, run.err
+    assert run.printed("written") == 0

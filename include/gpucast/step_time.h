@@ -14,6 +14,7 @@
 #include "gpucast/storage.h"
 #include "gpucast/time_range.h"
 #include "gpucast/trace.h"
+#include "gpucast/whole_run.h"
 
 namespace gpucast {
 
@@ -134,6 +135,7 @@ struct StepTimes {
   std::optional<LoaderFigures> loader;  // unset: the capture does not have it (older ones)
   double epoch_steps = 0;               // the user's number, or the batches of the script's DataLoader; 0: unknown
   std::optional<KnownStep> known;       // the measured step that all times are scaled to
+  std::optional<WholeRun> run;          // of the whole training on the first card; unset: not asked for
   std::vector<ScalePoint> scale;        // on the first card, by ranks; empty: not asked for
 };
 

@@ -54,6 +54,7 @@ Each module imports only modules further down in this list; lower ones call high
     steps             counts optimizer steps
     places            the lines of the user's files that train, under what-ifs
     unobserved        a few more steps after the capture, without hooks: the host's time
+    whole_run         `gpucast time --run`: what happens when in a training with fewer batches
     unwritten_files   files that stand for unwritten checkpoints until the script ends
     patching          replaces PyTorch's functions; guards
     process           the state of this process's capture; all other modules read it

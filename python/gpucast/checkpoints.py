@@ -4,7 +4,7 @@ import json
 import os
 import struct
 
-from . import initialisation, patching, process, unwritten_files
+from . import initialisation, patching, process, unwritten_files, whole_run
 
 _unwritten = []
 _torch = None
@@ -45,7 +45,9 @@ def _must_not_save():
     return process.job_is_captured() and (from_the_start or bool(process.recorder.devices_allocated_on()))
 
 
-def _skip(path):
+def _skip(path, *saved):
+    """`saved`: modules, optimizers, tensors and containers of these."""
+    whole_run.note_save(saved)
     if path not in _unwritten:
         _unwritten.append(path)
         recorder = process.recorder
@@ -95,7 +97,7 @@ def not_saving(real, write=None):
             candidates = (*args[1:2], *(kwargs.get(name) for name in ("f", "filename", "filepath", "save_directory")))
             path = next((value for value in candidates if isinstance(value, (str, os.PathLike))), None)
             if path is not None:
-                _skip(os.fspath(path))
+                _skip(os.fspath(path), *args[:1], *kwargs.values())
                 if write and process.state != process.CLOCKED:  # that process may be killed at any time
                     what = args[0] if args else next(kwargs[name] for name in ("obj", "tensors", "checkpoint") if name in kwargs)
                     unwritten_files.stand_for(os.fspath(path), lambda path: write(path, what))
@@ -112,7 +114,7 @@ def _not_saving_trainer(real):
             initialisation.draw()
             return real(self, *args, **kwargs)
         path = next((value for value in (*args[:1], kwargs.get("output_dir")) if isinstance(value, str)), None)
-        _skip(path or f"checkpoints in {self.args.output_dir}")
+        _skip(path or f"checkpoints in {self.args.output_dir}", self.model, getattr(self, "optimizer", None))
         return None
 
     return save
@@ -124,7 +126,7 @@ def _not_saving_distributed(real, returns_future=False):
             initialisation.draw()
             return real(*args, **kwargs)
         path = kwargs.get("checkpoint_id") or getattr(kwargs.get("storage_writer"), "path", None) or "a distributed checkpoint"
-        _skip(str(path))
+        _skip(str(path), *args, *kwargs.values())
         if not returns_future:
             return None
         from concurrent.futures import Future

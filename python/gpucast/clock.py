@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from . import checkpoints, initialisation, loops, operator_layout, patching, process, session, shadow_values, values
+from . import checkpoints, ending, initialisation, loops, operator_layout, patching, process, session, shadow_values, values, whole_run
 
 _core = None
 _ahead_ns = _set_back = None  # functions of the core
@@ -56,6 +56,10 @@ def install(torch):
     values.install_at_import(torch, _core)
     os.register_at_fork(after_in_child=_after_fork_in_child)
     atexit.register(_tell_warnings, os.getpid())
+    if whole_run.wanted():
+        whole_run.install(torch, _host_ns)
+        atexit.register(_end_whole_run, os.getpid())
+        ending.watch_for_os_exit(lambda _: _end_whole_run(os.getpid()))
     try:
         _operators = operator_layout.Follower(torch, _core)
     except Exception as error:
@@ -118,6 +122,11 @@ def _cuda_starts(torch):
 def _after_fork_in_child():
     if process.state == process.CLOCKED:
         shadow_values.leave()
+
+
+def _end_whole_run(pid):
+    if os.getpid() == pid and process.state == process.CLOCKED:
+        whole_run.write("script_end")
 
 
 def _tell_warnings(pid):

@@ -155,7 +155,7 @@ int run_on_clock(const RunCommand& options, const run::RunSettings& settings) {
   if (!options.output.empty() || options.world_size > 0 || !options.what_ifs.empty() || options.as_job || options.format != "text")
     throw Error("a run with a clock makes no report and no capture", "",
                 "leave -o, --world-size, --what-if and --format out; run without --real-time and --warp for these");
-  return run::run_with_clock(settings, options.warp, read_constants(""));
+  return run::run_with_clock(settings, options.warp, read_constants("")).exit_code;
 }
 
 run::RunSettings settings_of(const RunCommand& options) {

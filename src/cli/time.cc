@@ -21,12 +21,14 @@
 #include "gpucast/gpu.h"
 #include "gpucast/machine.h"
 #include "gpucast/step_time.h"
+#include "gpucast/whole_run.h"
 #include "src/base/comma_words.h"
 #include "src/base/say.h"
 #include "src/cli/job_files.h"
 #include "src/cli/messages.h"
 #include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
+#include "src/run/clock_run.h"
 #include "src/run/own_ranks.h"
 #include "src/time/duration.h"
 #include "src/time/operations_file.h"
@@ -39,8 +41,8 @@ struct TimeCommand {
   std::string constants, operations, known, format = "text";
   std::string workers, storage, prices, machine, scale, trace, html;
   double cpu_speed = 1, cores = 0;
-  bool force = false;
-  int64_t epoch_steps = 0;
+  bool force = false, run = false;
+  int64_t epoch_steps = 0, epochs = 0, steps_total = 0;
 };
 
 void print_operations(const std::string& path, const CardRates& card) {
@@ -211,6 +213,37 @@ std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource sou
   return out;
 }
 
+// The script runs once more, on the first card's clock.
+WholeRun time_run(const TimeCommand& options, const StepSource& source, const StepTimes& times) {
+  run::RunSettings settings;
+  settings.gpu = source.gpus.empty() ? find_gpu(kDefaultGpu) : cards_of(source.gpus).front();
+  settings.gpu_chosen = true;
+  settings.values = "auto";
+  settings.command = source.what;
+  settings.whole_run = true;
+  settings.run_epochs = options.epochs;
+  settings.run_steps = options.steps_total;
+  say("gpucast: the script on {}'s clock, with fewer batches\n", settings.gpu.id);
+  const run::ClockedRun clocked = run::run_with_clock(settings, true, read_constants(options.constants));
+  if (clocked.record.empty())
+    throw Error(fmt::format("the run on the card's clock trained nothing (exit code {})", clocked.exit_code), "",
+                "the lines above say why; `gpucast run --warp -- COMMAND` runs it whole");
+  return whole_run(clocked.record, times.cards.front().step, {options.epochs, options.steps_total});
+}
+
+void check_run(const TimeCommand& options, const StepSource& source) {
+  if (!options.run) {
+    if (options.epochs > 0 || options.steps_total > 0) throw Error("--epochs and --steps-total are for the whole run", "", "add --run");
+    return;
+  }
+  if (names_captures(source))
+    throw Error("--run runs the script, and this is a capture", source.what.front(), "give the command: gpucast time --run -- COMMAND");
+  if (source.world_size > 0 || !options.scale.empty() || run::launcher_in(source.what))
+    throw Error("--run is for a training on one card so far", "", "leave out --run: the step's time and an epoch's are of all ranks");
+  if (options.epochs > 0 && options.steps_total > 0)
+    throw Error("--epochs and --steps-total both say how long the training is", "", "give one of them");
+}
+
 int report(const TimeCommand& options) {
   JobFiles files(options.trace, options.html, options.force);  // before the long work, because it may fail
   StepTimeOptions wanted;
@@ -225,9 +258,10 @@ int report(const TimeCommand& options) {
   wanted.cores = options.cores;
   wanted.workers = read_workers(options.workers);
   if (!options.storage.empty()) wanted.storage = find_storage(options.storage);
-  const std::optional<StepTimes> times =
-      options.scale.empty() ? times_of(source, wanted) : scaled_times(options, std::move(source), wanted);
+  check_run(options, source);
+  std::optional<StepTimes> times = options.scale.empty() ? times_of(source, wanted) : scaled_times(options, source, wanted);
   if (!times) return kExitInterrupted;
+  if (options.run) times->run = time_run(options, source, *times);
   const std::string text = options.format == "json" ? step_times_json(*times) : step_times_text(*times, colour_wanted());
   std::fputs(text.c_str(), stdout);
   files.write(*times);
@@ -271,6 +305,10 @@ void declare_time(Arguments& arguments) {
                    "folder (FOLDER/): a file for each rank, as PyTorch's profiler writes them");
   arguments.option("--html", &options->html, "writes the job's step as a page for the browser to this file: its ranks on one clock");
   arguments.flag("--force", &options->force, "overwrite the files of --trace and --html");
+  arguments.flag("--run", &options->run,
+                 "of a command: also the time of the whole training, with evaluations, checkpoints and starts of loaders");
+  arguments.option("--epochs", &options->epochs, "with --run: passes over the training data; default: the script's own").positive();
+  arguments.option("--steps-total", &options->steps_total, "with --run: optimizer steps; default: the script's own").positive();
   arguments.option("--constants", &options->constants, "a file of constants, over the built-in ones");
   arguments.option("--format", &options->format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.option("--operations", &options->operations,

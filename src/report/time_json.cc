@@ -168,6 +168,17 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"kernels", std::move(kernels)}};
 }
 
+Json run_json(const WholeRun& run, const CardTime& card) {
+  const auto part_json = [](const RunPart& part) { return Json{{"name", part.name}, {"ns", part.ns}, {"count", part.count}}; };
+  return {{"wall_ns", {{"expected", run.wall.expected_ns}, {"low", run.wall.low_ns}, {"high", run.wall.high_ns}}},
+          {"complete", run.complete},
+          {"steps", run.steps},
+          {"epochs", run.passes},
+          {"parts", list_json(run.parts, part_json)},
+          {"cost", card.price_per_hour > 0 ? Json(cost(run.wall.expected_ns, card)) : Json()},
+          {"notes", run.notes}};
+}
+
 Json scale_json(const ScalePoint& point) {
   return {{"ranks", point.ranks},
           {"nodes", point.nodes},
@@ -200,6 +211,7 @@ std::string step_times_json(const StepTimes& times) {
   out["model_flops"] = times.model_flops;
   out["hardware_flops"] = times.hardware_flops;
   out.update(card_json(times, times.cards.front()));
+  out["run"] = times.run ? run_json(*times.run, times.cards.front()) : Json();
   out["scale"] = list_json(times.scale, scale_json);
   out["cards"] = Json::array();
   for (const CardTime& card : times.cards) out["cards"].push_back(card_json(times, card));

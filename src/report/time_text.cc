@@ -63,6 +63,19 @@ void write_loader(TextWriter& out, const LoaderFigures& figures, const CardTime&
     out.wrapped(figures.kind == LoaderKind::dataloader ? "  " : "Data pipeline: ", printable(note));
 }
 
+void write_run(TextWriter& out, const WholeRun& run, const CardTime& card) {
+  out.line();
+  const std::string epochs = run.passes > 0 ? fmt::format(", {:.4g} passes over the data", run.passes) : "";
+  out.line(out.bold(fmt::format("The whole run: {}{} ({:.0f} steps{})", run.complete ? "" : "more than ",
+                                long_time_text(run.wall.expected_ns), run.steps, epochs)));
+  out.format("  90 % within {} to {}{}", long_time_text(run.wall.low_ns), long_time_text(run.wall.high_ns),
+             card.price_per_hour > 0 ? fmt::format("; it costs {}", money_text(cost(run.wall.expected_ns, card))) : "");
+  for (const RunPart& part : run.parts)
+    out.format("  {:<24}{:>16}{:>9}{:>12}", part.name, long_time_text(part.ns), percent(part.ns / run.wall.expected_ns),
+               part.count > 0 ? fmt::format("{:.0f}", part.count) : "");
+  for (const std::string& note : run.notes) out.wrapped("  ", note);
+}
+
 void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   out.line(out.bold(fmt::format("{} a step on {} ({})", time_text(card.step.expected_ns), card.gpu_id, card.gpu_name)));
   if (card.job) write_missing(out, *card.job);
@@ -106,6 +119,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
 std::string step_times_text(const StepTimes& times, bool colour) {
   TextWriter out(colour);
   write_card(out, times, times.cards.front());
+  if (times.run) write_run(out, *times.run, times.cards.front());
   if (!times.scale.empty()) write_scale(out, times.scale);
   if (times.cards.size() < 2) return out.take();
   out.line();

@@ -10,12 +10,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "gpucast/error.h"
@@ -32,6 +35,8 @@
 
 namespace gpucast::run {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Answers questions of the virtual GPU (src/vgpu/core/clock_work.cc) in all processes of the command. A question and an answer are a line
 // each.
@@ -113,6 +118,19 @@ class ClockServer {
   std::map<int, Client> clients_;
 };
 
+// Of the first process that wrote one; "": none did.
+std::string record_in(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == ".whole_run") found.push_back(entry.path());
+  if (found.empty()) return "";
+  const auto first = std::min_element(found.begin(), found.end(), [&](const auto& a, const auto& b) {
+    return fs::last_write_time(a, error) < fs::last_write_time(b, error);
+  });
+  return read_file(first->string());
+}
+
 void kill_descendants() {
   for (int tries = 0; tries < 100; ++tries) {
     const auto alive = descendants();
@@ -125,12 +143,13 @@ void kill_descendants() {
 
 }  // namespace
 
-int run_with_clock(const RunSettings& settings, bool warp, const std::string& constants_json) {
+ClockedRun run_with_clock(const RunSettings& settings, bool warp, const std::string& constants_json) {
   const std::string program_path = find_program(settings.command.front());
   const std::string libraries = library_folder();
   const CardRates rates = card_rates(settings.gpu, constants_json);
   LaunchTimes times(rates);
-  say("gpucast: the script on {} {}\n", settings.gpu.name, warp ? "(warp: its clocks are the card's)" : "(in real time)");
+  if (!settings.whole_run)
+    say("gpucast: the script on {} {}\n", settings.gpu.name, warp ? "(warp: its clocks are the card's)" : "(in real time)");
 
   const SessionFolder session;
   const CleanUpWhenKilled clean_up(session.path, session.path + "/none");
@@ -158,7 +177,7 @@ int run_with_clock(const RunSettings& settings, bool warp, const std::string& co
   program.environment = session_environment(libraries, session.path);
   program.folder = ".";
   program.input = STDIN_FILENO;
-  program.output = STDOUT_FILENO;
+  program.output = settings.whole_run ? STDERR_FILENO : STDOUT_FILENO;
   program.errors = STDERR_FILENO;
   const pid_t child = start_process(program);
   int exit_code = kExitFailed;
@@ -184,7 +203,7 @@ int run_with_clock(const RunSettings& settings, bool warp, const std::string& co
   if (times.unknown_questions() > 0)
     say("gpucast: {} of {} kinds of work are not known: they are timed by their threads, or as elementwise operators\n",
         times.unknown_questions(), times.questions());
-  return exit_code;
+  return {exit_code, settings.whole_run ? record_in(session.path) : ""};
 }
 
 }  // namespace gpucast::run

@@ -7,9 +7,12 @@
 
 namespace gpucast::run {
 
-// First captures the command; nothing is shown unless that fails. Then runs the unchanged command to its own end, with its own standard
-// streams. Returns the command's exit code (128 + signal), or kExitInterrupted. Throws Error if there is no capture. `constants_json`:
-// constants of time that replace built-in ones; "": none.
-int run_with_clock(const RunSettings& settings, bool warp, const std::string& constants_json);
+struct ClockedRun {
+  int exit_code = 0;   // the command's (128 + signal)
+  std::string record;  // with settings.whole_run: what the first process that trained wrote; "": none did
+};
+// Runs the unchanged command to its own end on a clock, with its own standard streams; with settings.whole_run its output goes to standard
+// error. `constants_json`: constants of time that replace built-in ones; "": none. Throws Error if the command cannot start.
+ClockedRun run_with_clock(const RunSettings& settings, bool warp, const std::string& constants_json);
 
 }  // namespace gpucast::run

@@ -96,6 +96,7 @@ void write_session(const std::string& session_folder, const std::string& library
   session["ranks"] = settings.ranks;
   session["library_dir"] = library_folder;
   session["supervisor_pid"] = getpid();
+  if (settings.whole_run) session["whole_run"] = {{"epochs", settings.run_epochs}, {"steps", settings.run_steps}};
   session["what_if"] = Json::array();
   for (const WhatIf& what_if : settings.what_if) {
     if (what_if.acted) continue;

@@ -30,21 +30,23 @@ struct RunSettings {
   std::string assume = "typical";  // none, typical, most: how many conditions on unknown values hold; "skew:1.5": expert loads
   int64_t world_size = 0;          // of a job that runs only the ranks in `ranks`; 0: all run
   std::vector<int64_t> ranks;
-  int64_t steps = 3;                 // or kStepsUntilEnd, kStepsAuto
-  bool may_go_on = false;            // `steps` is not the user's: a few more show whether memory grows
-  int64_t gpus = 1;                  // number of cards in the virtual machine
-  double timeout_s = 0;              // 0: none
-  bool measure_loader = false;       // measure it once the capture is complete
-  bool measure_host = false;         // let a few more steps run unobserved
-  std::vector<std::string> command;  // what is started
-  std::vector<std::string> typed;    // as the user typed it; empty: same as `command`
-  double run_s = 0;                  // duration of the run, once it has ended
-  std::vector<WhatIf> what_if;       // acted: already applied to the command
-  int clock = 0;                     // mode "clock": 1 the host waits for the card, 2 the host's clocks are advanced
-  std::string clock_socket;          // mode "clock": the socket that answers how long a launch takes
-  double clock_event_ns = 0;         // mode "clock": CardRates::event_ns
-  StepConstants clock_host;          // mode "clock": of the host of a card
-  std::optional<Adopted> adopted;    // the process that runs the command; unset: gpucast starts one
+  int64_t steps = 3;                      // or kStepsUntilEnd, kStepsAuto
+  bool may_go_on = false;                 // `steps` is not the user's: a few more show whether memory grows
+  int64_t gpus = 1;                       // number of cards in the virtual machine
+  double timeout_s = 0;                   // 0: none
+  bool measure_loader = false;            // measure it once the capture is complete
+  bool measure_host = false;              // let a few more steps run unobserved
+  std::vector<std::string> command;       // what is started
+  std::vector<std::string> typed;         // as the user typed it; empty: same as `command`
+  double run_s = 0;                       // duration of the run, once it has ended
+  std::vector<WhatIf> what_if;            // acted: already applied to the command
+  int clock = 0;                          // mode "clock": 1 the host waits for the card, 2 the host's clocks are advanced
+  std::string clock_socket;               // mode "clock": the socket that answers how long a launch takes
+  double clock_event_ns = 0;              // mode "clock": CardRates::event_ns
+  StepConstants clock_host;               // mode "clock": of the host of a card
+  bool whole_run = false;                 // mode "clock": the process writes the record that gpucast/whole_run.h reads
+  int64_t run_epochs = 0, run_steps = 0;  // the user's numbers for it; 0: the script's own
+  std::optional<Adopted> adopted;         // the process that runs the command; unset: gpucast starts one
 };
 
 // Writes session.json and profile.base, before the command starts.

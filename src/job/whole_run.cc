@@ -1,0 +1,305 @@
+// A record has each DataLoader's passes: its length, the times at which batches came, and whether it was cut. Times are of the card's
+// clock.
+//
+//   start | pass: first batch, batches ... | pass (evaluation) | pass ... | end
+//
+// A pass that was cut counts with its whole length. Training counts with the predicted time of a step, all else with the clock's.
+
+#include "gpucast/whole_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "gpucast/error.h"
+#include "src/base/json.h"
+
+namespace gpucast {
+namespace {
+
+// PyTorch loads libraries and kernels in its first step. Median of 40 trainings on an H200 (eval/truth/h200): first step minus a later one.
+constexpr double kFirstUseNs = 0.62e9;
+// Of a checkpoint: pickled and written. An assumption, the same order as one NVMe disk or a fast network file system.
+constexpr double kCheckpointBytesPerNs = 1;
+constexpr double kLongStep = 3;  // a step this many times as long as the median has other work in it
+constexpr size_t kWarmBatches = 2, kWarmSteps = 3;
+
+struct LoaderPass {
+  std::string dataset;
+  int64_t length = 0, batch_size = 0, parent = -1, parent_batch = 0, steps = 0;
+  double begin_ns = 0, end_ns = 0;
+  std::vector<double> fetched_ns;
+  bool cut = false;
+  std::vector<size_t> children;
+
+  bool trains() const { return steps > 0; }
+  double taken() const { return static_cast<double>(fetched_ns.size()); }
+  double whole() const { return cut ? static_cast<double>(length) : taken(); }
+  auto kind() const { return std::tie(dataset, length, batch_size); }
+};
+
+struct Checkpoint {
+  double at_ns = 0, bytes = 0;
+};
+
+struct RunRecord {
+  std::string end;
+  double end_ns = 0;
+  std::vector<LoaderPass> passes;
+  std::vector<double> steps_ns;
+  std::vector<Checkpoint> saves;
+};
+
+std::vector<double> numbers(const Json& json) {
+  std::vector<double> out;
+  for (const Json& one : json) out.push_back(one.get<double>());
+  return out;
+}
+
+RunRecord read_record(std::string_view text) {
+  const Json json = Json::parse(text);
+  if (!json.is_object() || !json["passes"].is_array() || !json["steps_ns"].is_array())
+    throw Error("the run left no record of its passes and steps", "", "this is a defect of gpucast: please report it");
+  RunRecord out;
+  out.end = json["end"].get<std::string>();
+  out.end_ns = json["end_ns"].get<double>();
+  out.steps_ns = numbers(json["steps_ns"]);
+  for (const Json& save : json["saves"]) {
+    const std::vector<double> at_and_bytes = numbers(save);
+    if (at_and_bytes.size() == 2) out.saves.push_back({at_and_bytes[0], at_and_bytes[1]});
+  }
+  for (const Json& one : json["passes"]) {
+    LoaderPass pass;
+    pass.dataset = one["dataset"].get<std::string>();
+    pass.length = one["length"].get<int64_t>();
+    pass.batch_size = one["batch_size"].get<int64_t>();
+    pass.parent = one["parent"].get<int64_t>();
+    pass.parent_batch = one["parent_batch"].get<int64_t>();
+    pass.steps = one["steps"].get<int64_t>();
+    pass.begin_ns = one["begin_ns"].get<double>();
+    pass.end_ns = one["end_ns"].get<double>();
+    pass.fetched_ns = numbers(one["fetched_ns"]);
+    pass.cut = one["cut"].get<bool>();
+    const size_t number = out.passes.size();
+    if (pass.parent >= 0 && static_cast<size_t>(pass.parent) < number)
+      out.passes[static_cast<size_t>(pass.parent)].children.push_back(number);
+    out.passes.push_back(std::move(pass));
+  }
+  return out;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// What happened `at` these positions of a series of `seen` comes again in a series of `whole`: so often altogether. Once, at its beginning,
+// does not say how often.
+double repeated(const std::vector<double>& at, double seen, double whole) {
+  if (whole <= seen || at.empty()) return static_cast<double>(at.size());
+  if (at.size() == 1) return at.front() < 1 ? 1 : std::max(1.0, std::floor(whole / at.front()));
+  const double period = (at.back() - at.front()) / static_cast<double>(at.size() - 1);
+  return period > 0 ? std::floor((whole - at.front()) / period) + 1 : static_cast<double>(at.size());
+}
+
+struct Totals {
+  double steps = 0, loader_start_ns = 0, loader_starts = 0, evaluation_ns = 0, evaluation_batches = 0;
+};
+
+class LoaderPasses {
+ public:
+  explicit LoaderPasses(const RunRecord& record) : record_(record) {}
+
+  // Adds the pass, as whole as the script would have made it, `times` times.
+  void add(size_t number, double times, Totals* totals) const {
+    const LoaderPass& pass = record_.passes[number];
+    if (pass.fetched_ns.empty()) return;
+    const LoaderPass& shown = pass.cut ? longest_like(pass) : pass;
+    const double whole = pass.whole(), scale = whole / shown.taken();
+    totals->loader_start_ns += times * (pass.fetched_ns.front() - pass.begin_ns);
+    totals->loader_starts += times;
+    if (pass.trains() || shown.trains()) {
+      totals->steps += times * static_cast<double>(shown.steps) * scale;
+    } else {
+      totals->evaluation_ns += times * evaluation_ns(shown, whole);
+      totals->evaluation_batches += times * whole;
+    }
+    std::vector<double> at;
+    for (const size_t child : shown.children) at.push_back(static_cast<double>(record_.passes[child].parent_batch));
+    const double count = repeated(at, shown.taken(), whole);
+    for (const size_t child : shown.children) add(child, times * count / static_cast<double>(at.size()), totals);
+  }
+
+ private:
+  const LoaderPass& longest_like(const LoaderPass& pass) const {
+    const LoaderPass* out = &pass;
+    for (const LoaderPass& other : record_.passes)
+      if (other.kind() == pass.kind() && other.trains() == pass.trains() && other.taken() > out->taken()) out = &other;
+    return *out;
+  }
+
+  // From the first batch to the end, without the passes inside.
+  double evaluation_ns(const LoaderPass& shown, double whole) const {
+    const std::vector<double>& at = shown.fetched_ns;
+    const size_t warm = std::min(kWarmBatches, at.size() - 1);
+    double steady_ns = shown.end_ns - at[warm];
+    for (const size_t child : shown.children) steady_ns -= record_.passes[child].end_ns - record_.passes[child].begin_ns;
+    const auto batches = static_cast<double>(at.size() - warm);
+    return at[warm] - at.front() + std::max(0.0, steady_ns) / batches * (whole - static_cast<double>(warm));
+  }
+
+  const RunRecord& record_;
+};
+
+// Of the first steps: what they took longer than later ones, such as compilation.
+double first_steps_ns(const RunRecord& record, double begin_ns) {
+  std::vector<double> later;
+  for (size_t i = kWarmSteps; i < record.steps_ns.size(); ++i) later.push_back(record.steps_ns[i] - record.steps_ns[i - 1]);
+  if (later.empty()) return 0;
+  return std::max(0.0, record.steps_ns[kWarmSteps - 1] - begin_ns - static_cast<double>(kWarmSteps) * median(later));
+}
+
+// What comes again with each pass or step.
+struct Repeated {
+  Totals totals;
+  double other_ns = 0, checkpoint_bytes = 0, checkpoints = 0;
+};
+
+// A run that was ended has no evaluation after its last pass of training: that pass does not count.
+void leave_out_last_pass(RunRecord* record) {
+  if (record->end != "enough") return;
+  std::vector<size_t> training;
+  for (size_t i = 0; i < record->passes.size(); ++i)
+    if (record->passes[i].parent < 0 && record->passes[i].trains()) training.push_back(i);
+  if (training.size() < 2) return;
+  record->end_ns = record->passes[training.back()].begin_ns;
+  record->passes.resize(training.back());
+  std::erase_if(record->saves, [&](const Checkpoint& save) { return save.at_ns > record->end_ns; });
+}
+
+Repeated of_passes(const RunRecord& record, double start_ns, double* passes) {
+  Repeated out;
+  const LoaderPasses all(record);
+  out.other_ns = record.end_ns - start_ns;
+  for (size_t i = 0; i < record.passes.size(); ++i) {
+    const LoaderPass& pass = record.passes[i];
+    if (pass.parent >= 0) continue;
+    all.add(i, 1, &out.totals);
+    out.other_ns -= pass.end_ns - pass.begin_ns;
+    *passes += pass.trains() ? 1 : 0;
+    std::vector<double> at;
+    double bytes = 0;
+    for (const Checkpoint& save : record.saves) {
+      if (save.at_ns < pass.begin_ns || save.at_ns > pass.end_ns) continue;
+      at.push_back(
+          static_cast<double>(std::count_if(pass.fetched_ns.begin(), pass.fetched_ns.end(), [&](double ns) { return ns <= save.at_ns; })));
+      bytes += save.bytes;
+    }
+    if (at.empty()) continue;
+    const double count = repeated(at, pass.taken(), pass.whole());
+    out.checkpoints += count;
+    out.checkpoint_bytes += bytes * count / static_cast<double>(at.size());
+  }
+  for (const Checkpoint& save : record.saves) {
+    const bool inside = std::any_of(record.passes.begin(), record.passes.end(),
+                                    [&](const LoaderPass& pass) { return save.at_ns >= pass.begin_ns && save.at_ns <= pass.end_ns; });
+    if (inside) continue;
+    out.checkpoints += 1;
+    out.checkpoint_bytes += save.bytes;
+  }
+  out.other_ns = std::max(0.0, out.other_ns);
+  return out;
+}
+
+// Without a DataLoader. A long step has an evaluation or a checkpoint in it.
+Repeated of_steps(const RunRecord& record, double whole) {
+  Repeated out;
+  const std::vector<double>& at = record.steps_ns;
+  out.totals.steps = whole;
+  std::vector<double> took, places;
+  for (size_t i = 1; i < at.size(); ++i) took.push_back(at[i] - at[i - 1]);
+  const double usual_ns = median(took);
+  double extra_ns = 0;
+  for (size_t i = kWarmSteps; i < took.size(); ++i) {
+    if (took[i] < kLongStep * usual_ns) continue;
+    places.push_back(static_cast<double>(i + 1));
+    extra_ns += took[i] - usual_ns;
+  }
+  if (!places.empty()) {
+    out.totals.evaluation_batches = repeated(places, static_cast<double>(at.size()), whole);
+    out.totals.evaluation_ns = extra_ns * out.totals.evaluation_batches / static_cast<double>(places.size());
+  }
+  std::vector<double> saves;
+  double bytes = 0;
+  for (const Checkpoint& save : record.saves) {
+    saves.push_back(static_cast<double>(std::count_if(at.begin(), at.end(), [&](double ns) { return ns <= save.at_ns; })));
+    bytes += save.bytes;
+  }
+  if (!saves.empty()) {
+    out.checkpoints = repeated(saves, static_cast<double>(at.size()), whole);
+    out.checkpoint_bytes = bytes * out.checkpoints / static_cast<double>(saves.size());
+  }
+  return out;
+}
+
+}  // namespace
+
+WholeRun whole_run(std::string_view text, const TimeRange& step, const WholeRunWanted& wanted) {
+  RunRecord record = read_record(text);
+  if (record.steps_ns.empty())
+    throw Error("the run on the card's clock took no optimizer step", "", "--run is for trainings with an optimizer of PyTorch");
+  leave_out_last_pass(&record);
+  const auto trains = std::find_if(record.passes.begin(), record.passes.end(), [](const LoaderPass& pass) { return pass.trains(); });
+  const bool by_passes = trains != record.passes.end();
+  WholeRun out;
+  const bool named = wanted.epochs > 0 || wanted.steps > 0;
+  out.complete = record.end == "script_end" || named;
+  const double first_ns = by_passes ? trains->fetched_ns.front() : record.steps_ns.front();
+  const double start_ns = by_passes ? record.passes.front().begin_ns : first_ns;
+  Repeated seen;
+  if (by_passes) {
+    seen = of_passes(record, start_ns, &out.passes);
+  } else {
+    const auto taken = static_cast<double>(record.steps_ns.size());
+    seen = of_steps(record, wanted.steps > 0 ? static_cast<double>(wanted.steps) : taken);
+    if (wanted.epochs > 0)
+      throw Error("--epochs counts passes of a DataLoader, and this script trains without one", "", "say --steps-total");
+  }
+  double factor = 1;
+  if (wanted.epochs > 0) factor = static_cast<double>(wanted.epochs) / out.passes;
+  if (wanted.steps > 0) factor = static_cast<double>(wanted.steps) / seen.totals.steps;
+  out.steps = factor * seen.totals.steps;
+  out.passes *= factor;
+  const double first_steps = by_passes ? first_steps_ns(record, first_ns) : 0;
+  out.parts = {{"start", start_ns, 0},
+               {"first steps", first_steps + kFirstUseNs, 0},
+               {"training", out.steps * step.expected_ns, out.steps},
+               {"evaluation", factor * seen.totals.evaluation_ns, factor * seen.totals.evaluation_batches},
+               {"checkpoints", factor * seen.checkpoint_bytes / kCheckpointBytesPerNs, factor * seen.checkpoints},
+               {"loader starts", factor * seen.totals.loader_start_ns, factor * seen.totals.loader_starts},
+               {"other", factor * seen.other_ns, 0}};
+  std::erase_if(out.parts, [](const RunPart& part) { return part.ns <= 0; });
+  for (const RunPart& part : out.parts) {
+    const bool of_card = part.name == "training" || part.name == "evaluation";
+    out.wall.expected_ns += part.ns;
+    out.wall.low_ns += part.ns * (of_card ? step.low_ns / step.expected_ns : 1);
+    out.wall.high_ns += part.ns * (of_card ? step.high_ns / step.expected_ns : 1);
+  }
+  if (!out.complete)
+    out.notes.push_back(fmt::format("The run was ended after {:.0f} steps, and the script goes on: say how far with {}.", out.steps,
+                                    by_passes ? "--epochs or --steps-total" : "--steps-total"));
+  if (record.end == "exception")
+    out.notes.emplace_back("The script ended with an exception under the clock; what would have come after it is missing.");
+  if (seen.checkpoints > 0)
+    out.notes.push_back(fmt::format("Checkpoints are not written: {:.3g} GB for each, at an assumed 1 GB/s.",
+                                    seen.checkpoint_bytes / seen.checkpoints * 1e-9));
+  return out;
+}
+
+}  // namespace gpucast

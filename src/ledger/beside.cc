@@ -45,12 +45,12 @@ Beside beside_allocator(const Gpu& gpu, const JobFacts& job, double confidence) 
                   : lengths ? ""
                             : "not modelled; ";
     line.source += asked ? range.rows : fmt::format("90 % of {} stayed within this range", range.rows);
-    if (!range.wider.empty()) line.source += "; wider: " + range.wider;
+    if (!range.wider.empty()) line.source += "; wider than usual: " + range.wider;
     if (!asked && !lengths && !job.how_to_ask.empty()) line.source += "; " + job.how_to_ask;
     add_line(std::move(line), range.request_bytes, &out);
   }
   if (beyond_worst) source += "; beyond the worst of them by an exponential tail";
-  if (!wider.empty()) source += "; wider: " + wider;
+  if (!wider.empty()) source += "; wider than usual: " + wider;
   if (job.profile_method == "gpucast") {
     const double error = ledger_constants().profile_error;
     out.request_bytes += static_cast<int64_t>(error * static_cast<double>(job.peak_reserved_bytes));

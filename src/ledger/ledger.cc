@@ -38,7 +38,7 @@ LedgerLine context_line(const Gpu& gpu, int cuda_major, const LedgerConstants& c
                       : "measured: a bare context on this card (CUDA 13.0)";
     if (cuda_major != row->cuda_major) {
       line.high_bytes += in_bytes(constants.other_release_mib);
-      line.source += "; wider, since not measured with this CUDA release";
+      line.source += "; wider than usual, since not measured with this CUDA release";
     }
     return line;
   }

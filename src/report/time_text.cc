@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpucast/step_time.h"
+#include "src/base/command_words.h"
 #include "src/report/folded_layers.h"
 #include "src/report/job_step_text.h"
 #include "src/report/text_writer.h"
@@ -17,9 +18,15 @@ namespace {
 
 constexpr size_t kTimeRows = 10;
 
+// "By module, 10 of 62"
+std::string title_of(const char* title, size_t rows) {
+  return rows > kTimeRows ? fmt::format("{}, {} of {}", title, kTimeRows, rows) : title;
+}
+
 void write_parts(TextWriter& out, const char* title, const std::vector<TimePart>& rows) {
   out.line();
-  out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", title, "GPU time", "share", "launches", "ideal card")));
+  out.line(
+      out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", title_of(title, rows.size()), "GPU time", "share", "launches", "ideal card")));
   for (size_t i = 0; i < rows.size() && i < kTimeRows; ++i) {
     const TimePart& part = rows[i];
     out.format("  {:<44}{:>12}{:>9}{:>11}{:>12}", cut_begin(printable(part.name), 43), time_text(part.gpu_ns), percent(part.share),
@@ -98,7 +105,8 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   write_parts(out, "By kind", card.by_kind);
   write_parts(out, "By module", of_all_layers(card.by_module));
   out.line();
-  out.line(out.bold(fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", "Kernels", "GPU time", "share", "calls", "bound by")));
+  out.line(out.bold(
+      fmt::format("{:<46}{:>12}{:>9}{:>11}{:>12}", title_of("Kernels", card.kernels.size()), "GPU time", "share", "calls", "bound by")));
   for (size_t i = 0; i < card.kernels.size() && i < kTimeRows; ++i) {
     const KernelTime& kernel = card.kernels[i];
     out.format("  {:<44}{:>12}{:>9}{:>11}{:>12}", cut_end(printable(kernel.name), 43), time_text(kernel.gpu_ns), percent(kernel.share),
@@ -106,6 +114,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
     out.format("    {}", cut_end(kernel.sizes, 90));
   }
   out.line();
+  out.line("ideal card: the time at the datasheet's rates, as a share of the predicted time");
   out.format("{} of the launches have a known operator; {} of the GPU's time is in work of unknown kind", percent(times.coverage),
              percent(card.unknown_share));
   for (const KernelTime& kernel : card.kernels) {
@@ -114,14 +123,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
   }
 }
 
-}  // namespace
-
-std::string step_times_text(const StepTimes& times, bool colour) {
-  TextWriter out(colour);
-  write_card(out, times, times.cards.front());
-  if (times.run) write_run(out, *times.run, times.cards.front());
-  if (!times.scale.empty()) write_scale(out, times.scale);
-  if (times.cards.size() < 2) return out.take();
+void write_cards(TextWriter& out, const StepTimes& times) {
   out.line();
   // A line has only 100 characters. If prices are given, it has an epoch's time and cost instead of the card's utilisation.
   const bool epochs = times.epoch_steps > 0;
@@ -141,6 +143,26 @@ std::string step_times_text(const StepTimes& times, bool colour) {
                                     percent(std::min(1.0, card.gpu_ns / card.step.expected_ns))),
                step_bound_name(card.bound));
   }
+}
+
+// The whole training of a command on one card. `times.run` is this report's.
+void write_next(TextWriter& out, const StepTimes& times) {
+  const CardTime& card = times.cards.front();
+  if (times.run || card.job || times.command.empty()) return;
+  out.line();
+  out.line("next, the whole training with its evaluations:");
+  out.format("  gpucast time --run --gpu {} -- {}", card.gpu_id, printable(shell_quote(times.command)));
+}
+
+}  // namespace
+
+std::string step_times_text(const StepTimes& times, bool colour) {
+  TextWriter out(colour);
+  write_card(out, times, times.cards.front());
+  if (times.run) write_run(out, *times.run, times.cards.front());
+  if (!times.scale.empty()) write_scale(out, times.scale);
+  if (times.cards.size() > 1) write_cards(out, times);
+  write_next(out, times);
   return out.take();
 }
 

@@ -16,6 +16,8 @@ constexpr double kFar = 3;             // a known step that differs from the exp
 constexpr double kFasterServer = 1.2;  // a smaller difference of two hosts is not worth a word
 constexpr double kDisagreeing = 1.25;  // the median of steps over the quickest; a smaller difference is usual
 constexpr double kWider = 1.3;         // a host that widens the interval by less is not worth a word
+constexpr double kWaits = 0.05;        // a shorter wait for batches is not worth a word
+constexpr double kIdle = 0.02;         // an idle card for less of the step is not worth a word
 constexpr double kMuchUnknown = 0.05;  // less of the GPU's time in unknown work is not worth a word
 
 std::string workers_text(int64_t workers) { return fmt::format("{} worker{}", workers, workers == 1 ? "" : "s"); }
@@ -35,7 +37,7 @@ std::string interval_words(const CardTime& card) {
     if (card.host_widens >= kWider) wider.emplace_back("the host's speed is not known");
   }
   return fmt::format("90 % within {} to {}{}{}", time_text(card.step.low_ns), time_text(card.step.high_ns),
-                     wider.empty() ? "" : "; wider, since ", fmt::join(wider, " and "));
+                     wider.empty() ? "" : "; wider than usual, since ", fmt::join(wider, " and "));
 }
 
 std::string known_words(const StepTimes& times) {
@@ -69,19 +71,28 @@ std::string long_time_text(double ns) {
   return ns >= 60e9 ? fmt::format("{:.3g} min", ns / 60e9) : time_text(ns);
 }
 
+// "; it waits 40 % of the time for batches", where another limit is larger still.
+std::string waiting_words(const CardTime& card) {
+  if (!card.loader || card.loader->now.wait_share < kWaits) return "";
+  return fmt::format("; it waits {:.0f} % of the time for batches", 100 * card.loader->now.wait_share);
+}
+
 std::string bound_words(const CardTime& card) {
   if (card.bound == StepBound::loader) {
     return fmt::format("loader-bound: a batch comes every {}, the GPU works {}, the host {}", time_text(card.loader->now.batch.expected_ns),
                        time_text(card.gpu_ns), time_text(card.host_ns));
   }
   if (card.bound == StepBound::host)
-    return fmt::format("host-bound: the host works {}, the GPU {}", time_text(card.host_ns), time_text(card.gpu_ns));
+    return fmt::format("host-bound: the host works {}, the GPU {}{}", time_text(card.host_ns), time_text(card.gpu_ns), waiting_words(card));
   if (card.bound == StepBound::communication) {
     const RankStep& rank = card.job->captured[card.job->busiest];
     return fmt::format("communication-bound: rank {} computes {}, moves data {} and waits for others {}", rank.rank,
                        time_text(rank.compute_ns), time_text(rank.exposed_ns), time_text(rank.waiting_ns));
   }
-  return fmt::format("GPU-bound: the GPU works {}, the host {}", time_text(card.gpu_ns), time_text(card.host_ns));
+  const double idle_ns = card.step.expected_ns - card.gpu_ns;
+  const std::string idle = idle_ns > kIdle * card.step.expected_ns ? fmt::format(" and is idle {}", time_text(idle_ns)) : "";
+  return fmt::format("GPU-bound: the GPU works {}{}, the host works {}{}", time_text(card.gpu_ns), idle, time_text(card.host_ns),
+                     waiting_words(card));
 }
 
 std::string host_words(const StepTimes& times, const CardTime& card) {

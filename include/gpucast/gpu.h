@@ -25,9 +25,10 @@ struct Gpu {
   int shared_memory_per_block_bytes = 0, shared_memory_per_block_optin_bytes = 0, shared_memory_per_multiprocessor_bytes = 0;
   int registers_per_multiprocessor = 0, max_threads_per_multiprocessor = 0, max_blocks_per_multiprocessor = 0;
   std::map<std::string, double>
-      peak_flop_per_s;  // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; missing: the card has no such unit
-  double power_w = 0;   // the power limit of the board
-  int mig_slices = 0;   // the most MIG slices; 0: the card has no MIG
+      peak_flop_per_s;       // by type: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"; missing: the card has no such unit
+  double power_w = 0;        // the power limit
+  double board_power_w = 0;  // the limit that the board comes with, of a MIG slice its part; 0: the same as power_w
+  int mig_slices = 0;        // the most MIG slices; 0: the card has no MIG
   std::vector<std::string> sources;
   std::vector<std::string> notes;  // why a figure differs from what the others give
   // Figures that are not published, differ between cards of this name, or follow from a related card. They widen the interval of step times

@@ -11,6 +11,7 @@
 #include "gpucast/job_step.h"
 #include "gpucast/loader.h"
 #include "gpucast/machine.h"
+#include "gpucast/power.h"
 #include "gpucast/storage.h"
 #include "gpucast/time_range.h"
 #include "gpucast/trace.h"
@@ -119,6 +120,7 @@ struct CardTime {
   double epoch_ns = 0;                                                 // 0: the number of steps in an epoch is not known
   int64_t count = 1;                                                   // of these cards, in the job
   double price_per_hour = 0;                                           // of one; 0: not given
+  std::optional<CardPower> power;                                      // unset: the card's power limit is not known
   std::optional<JobStep> job;                                          // if several ranks train; `step` is the job's
 };
 

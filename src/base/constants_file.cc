@@ -19,7 +19,7 @@ constexpr const char* kConstantsPage = "docs/reference/time-constants.md";
 
 // The sections of a user's file. Add a new section here.
 const std::vector<std::string>& section_names() {
-  static const std::vector<std::string> names = {"operations", "architectures", "cards", "network", "pack", "step", "loader"};
+  static const std::vector<std::string> names = {"operations", "architectures", "cards", "network", "pack", "step", "loader", "power"};
   return names;
 }
 

@@ -199,6 +199,7 @@ Gpu parse_gpu_file(const GpuFile& file) {
   gpu.multiprocessors = static_cast<int>(file.number("multiprocessors", 1, 4096, base.multiprocessors, true));
   gpu.clock_khz = static_cast<int>(file.number("clock_khz", 1e5, 1e7, base.clock_khz, true));
   gpu.power_w = file.number("power_w", 1, 1e5, base.power_w);
+  if (file.has("power_w") && slice.empty()) gpu.board_power_w = 0;
   gpu.l2_bytes = static_cast<uint64_t>(file.number("l2_bytes", 1 << 16, 1 << 30, static_cast<double>(base.l2_bytes), true));
   gpu.memory_bus_width_bits = static_cast<int>(file.number("memory_bus_width_bits", 32, 1 << 16, base.memory_bus_width_bits, true));
   gpu.memory_clock_khz = static_cast<int>(file.number("memory_clock_khz", 1e5, 1e8, base.memory_clock_khz, true));

@@ -73,6 +73,7 @@ Gpu mig_slice(const Gpu& gpu, const std::string& slice, const std::string& typed
   out.l2_bytes = static_cast<uint64_t>(static_cast<double>(gpu.l2_bytes) * memory);
   out.memory_bus_width_bits = static_cast<int>(gpu.memory_bus_width_bits * memory);
   out.bandwidth_bytes_per_s *= memory;
+  out.board_power_w = gpu.power_w * compute;
   for (auto& [type, flop_per_s] : out.peak_flop_per_s) flop_per_s *= compute;
   if (!known) mark_estimated("multiprocessors", &out);
   out.sources.emplace_back(

@@ -66,6 +66,7 @@ Gpu with_power_limit(const Gpu& gpu, double watts, const std::string& typed) {
   out.clock_khz = static_cast<int>(std::lround(gpu.clock_khz * at.speed));
   for (auto& [type, flop_per_s] : out.peak_flop_per_s) flop_per_s *= at.speed;
   out.power_w = watts;
+  out.board_power_w = gpu.power_w;
   out.spread_low *= at.speed / at.fastest;
   out.spread_high *= at.speed / at.slowest;
   out.estimated.emplace_back("clock_khz");

@@ -20,6 +20,7 @@
 #include "src/schedule/step_schedule.h"
 #include "src/time/card_rates.h"
 #include "src/time/duration.h"
+#include "src/time/power.h"
 #include "src/work/step_operations.h"
 
 namespace gpucast {
@@ -138,7 +139,7 @@ CardRates rates_in_machine(const Gpu& gpu, const StepTimeOptions& options) {
 }
 
 CardTime card_time(const Trace& trace, const StepOperations& step, const std::vector<OperationGroup>& groups, const StepTimes& times,
-                   const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options) {
+                   const Gpu& gpu, const StepConstants& constants, const StepTimeOptions& options, CardWork* work_of_card) {
   const CardRates rates = rates_in_machine(gpu, options);
   const std::vector<Duration> durations = durations_of(step, rates);
   const double scale_of_host = host_scale(step.host, constants) / options.cpu_speed;
@@ -164,6 +165,7 @@ CardTime card_time(const Trace& trace, const StepOperations& step, const std::ve
     const Duration& duration = durations[work.shape];
     const double ns = static_cast<double>(group.count) * duration.expected_ns;
     total += ns;
+    add_work(op, duration, rates, static_cast<double>(group.count), work_of_card);
     if (!work.known) unknown += ns;
     if (work.guessed) {
       guessed += ns;
@@ -344,6 +346,17 @@ void add_job(JobRanks* ranks, const NcclSettings& nccl, const Gpu& gpu, const St
   card->job = std::move(job);
 }
 
+// After the step's time is known. A kernel of NCCL that waits keeps the card busy. `factor`: by which its times were multiplied.
+void add_power(const Gpu& gpu, CardWork work, double factor, const PowerConstants& constants, CardTime* card) {
+  if (gpu.power_w <= 0 || card->step.expected_ns <= 0) return;
+  work.busy_ns = card->gpu_ns;
+  if (card->job) {
+    const RankStep& busiest = card->job->captured[card->job->busiest];
+    work.busy_ns = (busiest.compute_ns + busiest.exposed_ns + busiest.waiting_ns) * factor;
+  }
+  card->power = power_of_step(gpu, work, card->step, card->bound == StepBound::gpu, constants);
+}
+
 void check_options(const StepTimeOptions& options, const Trace& trace, const StepOperations& step) {
   if (step.operations.empty())
     throw Error("the observed step asked nothing of the GPU", trace.path,
@@ -418,16 +431,18 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   const std::vector<OperationGroup> groups = groups_of(step);
   std::optional<JobRanks> job = captured_job(ranks, constants, options);
   const NcclSettings nccl = read_nccl_settings(trace.nccl_settings);
-  const auto time_on = [&](const Gpu& gpu) {
-    CardTime card = card_time(trace, step, groups, out, gpu, constants, options);
+  const auto time_on = [&](const Gpu& gpu, CardWork* work) {
+    CardTime card = card_time(trace, step, groups, out, gpu, constants, options, work);
     if (job) add_job(&*job, nccl, gpu, constants, options, &card);
     return card;
   };
-  for (const Gpu& gpu : options.gpus) out.cards.push_back(time_on(gpu));
+  std::vector<CardWork> works(options.gpus.size());
+  for (size_t i = 0; i < options.gpus.size(); ++i) out.cards.push_back(time_on(options.gpus[i], &works[i]));
   std::vector<double> factors(out.cards.size(), 1.0);  // each card's times are multiplied by it, where one card's step was measured
   if (!options.known_gpu.empty()) {
     const Gpu& known = find_gpu(options.known_gpu);
-    const double expected_ns = time_on(known).step.expected_ns;
+    CardWork unused;
+    const double expected_ns = time_on(known, &unused).step.expected_ns;
     const double factor = options.known_step_ns / expected_ns;
     out.known = KnownStep{known.id, options.known_step_ns, expected_ns};
     for (size_t i = 0; i < out.cards.size(); ++i) {
@@ -448,6 +463,7 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
   out.epoch_steps = options.epoch_steps;
   if (out.epoch_steps == 0 && out.loader && out.loader->batches > 0)
     out.epoch_steps = static_cast<double>(trace.loader.epoch_batches) / static_cast<double>(out.loader->batches);
+  const PowerConstants power = read_power_constants(options.constants_json);
   for (size_t i = 0; i < out.cards.size(); ++i) {
     CardTime& card = out.cards[i];
     if (loader && out.loader && out.loader->batches > 0)
@@ -460,6 +476,7 @@ StepTimes step_times(const std::vector<const Facts*>& ranks, const StepTimeOptio
     card.step_measured = card.step_measured && card.step.low_ns == card.step.high_ns;  // the known step had its batches ready
     card.epoch_ns = out.epoch_steps * card.step.expected_ns;
     if (card.job) card.count = card.job->ranks;
+    add_power(options.gpus[i], works[i], factors[i], power, &card);
     if (const auto price = options.price_per_hour.find(card.gpu_id); price != options.price_per_hour.end())
       card.price_per_hour = price->second;
   }

@@ -136,6 +136,23 @@ Json job_json(const std::optional<JobStep>& job) {
           {"notes", job->notes}};
 }
 
+// Null: the card's power limit is not known.
+Json power_json(const std::optional<CardPower>& power) {
+  if (!power) return {};
+  return {{"low", power->power.low_w}, {"expected", power->power.expected_w}, {"high", power->power.high_w}};
+}
+Json energy_json(const std::optional<CardPower>& power) {
+  if (!power) return {};
+  return {{"low", power->energy.low_j}, {"expected", power->energy.expected_j}, {"high", power->energy.high_j}};
+}
+Json use_json(const std::optional<CardPower>& power) {
+  if (!power) return {};
+  return {{"busy_share", power->use.busy_share},
+          {"tensor_share", power->use.tensor_share},
+          {"plain_share", power->use.plain_share},
+          {"memory_share", power->use.memory_share}};
+}
+
 Json card_json(const StepTimes& times, const CardTime& card) {
   Json kernels = Json::array();
   for (size_t i = 0; i < card.kernels.size() && i < kMostTimedKernels; ++i) kernels.push_back(kernel_json(card.kernels[i]));
@@ -156,6 +173,11 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"model_flops_utilisation", card.model_flops_utilisation},
           {"hardware_flops_utilisation", card.hardware_flops_utilisation},
           {"peak_precision", card.peak_precision},
+          {"power_w", power_json(card.power)},
+          {"energy_per_step_j", energy_json(card.power)},
+          {"power_limited", card.power ? Json(card.power->limited) : Json()},
+          {"idle_power_w", card.power ? Json(card.power->idle_power_w) : Json()},
+          {"use", use_json(card.power)},
           {"coverage", times.coverage},
           {"unknown_share", card.unknown_share},
           {"unknown_operators", unknown_operators_json(card.unknown_operators)},

@@ -96,6 +96,7 @@ void write_card(TextWriter& out, const StepTimes& times, const CardTime& card) {
                card.job ? fmt::format(", all {} ranks together", card.job->ranks) : "");
   }
   if (const std::string words = cost_words(times, card); !words.empty()) out.format("  {}", words);
+  if (const std::string words = power_words(card); !words.empty()) out.format("  {}", words);
   if (const std::string words = known_words(times); !words.empty()) out.format("  {}", words);
   out.format("  FLOPs utilisation: model {}, hardware {} (of {} at its datasheet's rate)", percent(card.model_flops_utilisation),
              percent(card.hardware_flops_utilisation), card.peak_precision);

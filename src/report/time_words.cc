@@ -40,6 +40,18 @@ std::string interval_words(const CardTime& card) {
                      wider.empty() ? "" : "; wider than usual, since ", fmt::join(wider, " and "));
 }
 
+std::string energy_text(double joules) {
+  if (joules >= 1e4) return fmt::format("{:.1f} kJ", joules / 1e3);
+  return fmt::format("{:.{}f} J", joules, joules >= 100 ? 0 : joules >= 10 ? 1 : 2);
+}
+
+std::string power_words(const CardTime& card) {
+  if (!card.power) return "";
+  const PowerRange& power = card.power->power;
+  return fmt::format("power: about {:.0f} W ({:.0f} to {:.0f}), {} a step{}, estimated", power.expected_w, power.low_w, power.high_w,
+                     energy_text(card.power->energy.expected_j), card.count > 1 ? fmt::format(" for each of {} cards", card.count) : "");
+}
+
 std::string known_words(const StepTimes& times) {
   if (!times.known) return "";
   const double ratio = times.known->step_ns / times.known->expected_ns;

@@ -10,6 +10,8 @@ namespace gpucast {
 constexpr int kStepsOfCost = 1000;  // reports give the cost of this many steps if an epoch's steps are not known
 
 std::string interval_words(const CardTime& card);                      // "90 % within 5.04 ms to 7.11 ms"
+std::string power_words(const CardTime& card);                         // the power and a step's energy; "": the limit is not known
+std::string energy_text(double joules);                                // "18.3 J"
 std::string known_words(const StepTimes& times);                       // the effect of --known; "": no step is known
 std::string cost_words(const StepTimes& times, const CardTime& card);  // "an epoch of 625 steps takes 1.2 h"; "": nothing is known
 std::string money_text(double amount);                                 // "12.4", of any currency

@@ -18,6 +18,18 @@ TEST(TimeWords, AHostBoundStepSaysHowMuchFasterAnotherHostIs) {
   EXPECT_EQ(host_words(times, card), "") << "older captures do not say";
 }
 
+TEST(TimeWords, PowerIsAnEstimateWithAnInterval) {
+  CardTime card;
+  EXPECT_EQ(power_words(card), "") << "the card's limit is not known";
+  card.power = CardPower{.use = {}, .power = {480.2, 569.6, 650}, .energy = {15, 18.31, 22}};
+  EXPECT_EQ(power_words(card), "power: about 570 W (480 to 650), 18.3 J a step, estimated");
+  card.count = 8;
+  EXPECT_EQ(power_words(card), "power: about 570 W (480 to 650), 18.3 J a step for each of 8 cards, estimated");
+  EXPECT_EQ(energy_text(0.256), "0.26 J");
+  EXPECT_EQ(energy_text(1834), "1834 J");
+  EXPECT_EQ(energy_text(23456), "23.5 kJ");
+}
+
 TEST(TimeWords, StepsThatDisagreeSaySo) {
   StepTimes times;
   EXPECT_EQ(host_steps_words(times), "");

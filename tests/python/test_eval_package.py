@@ -45,7 +45,7 @@ SCRIPTS = (
     "values/scripts/",
 )
 # Run under gpucast as modules, for what they share with others.
-JOBS = ("eval.memory.train_cudnn", "eval.papers.model_statistics", "eval.thesis.train")
+JOBS = ("eval.memory.train_cudnn", "eval.papers.model_statistics", "eval.power.zeus_job", "eval.thesis.train")
 
 HELP = """
 import contextlib, io, runpy, sys

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "gpucast/power.h"
 #include "gpucast/time_range.h"
 
 namespace gpucast {
@@ -18,11 +20,12 @@ struct RunPart {
 
 struct WholeRun {
   TimeRange wall;
-  bool complete = true;            // else the script goes on, and the user has not said how far: this is the time up to there
-  double steps = 0;                // optimizer steps
-  double passes = 0;               // over the training data: epochs
-  std::vector<RunPart> parts;      // in the order of the report; their sum is wall.expected_ns
-  std::vector<std::string> notes;  // whole sentences
+  bool complete = true;               // else the script goes on, and the user has not said how far: this is the time up to there
+  double steps = 0;                   // optimizer steps
+  double passes = 0;                  // over the training data: epochs
+  std::vector<RunPart> parts;         // in the order of the report; their sum is wall.expected_ns
+  std::optional<EnergyRange> energy;  // of the card; unset: its power is not known
+  std::vector<std::string> notes;     // whole sentences
 };
 
 // The user's numbers; 0: the script's own.
@@ -33,5 +36,8 @@ struct WholeRunWanted {
 // `record`: what python/gpucast/whole_run.py wrote, JSON. `step`: the predicted time of a training step, with its batch. Throws Error if
 // the record cannot be read, or has no training step.
 WholeRun whole_run(std::string_view record, const TimeRange& step, const WholeRunWanted& wanted);
+
+// Training and evaluation have the power of a step, all else that of an idle card. The range is the power's, without the time's errors.
+EnergyRange run_energy(const WholeRun& run, const CardPower& power);
 
 }  // namespace gpucast

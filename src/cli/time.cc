@@ -228,7 +228,10 @@ WholeRun time_run(const TimeCommand& options, const StepSource& source, const St
   if (clocked.record.empty())
     throw Error(fmt::format("the run on the card's clock trained nothing (exit code {})", clocked.exit_code), "",
                 "the lines above say why; `gpucast run --warp -- COMMAND` runs it whole");
-  return whole_run(clocked.record, times.cards.front().step, {options.epochs, options.steps_total});
+  const CardTime& card = times.cards.front();
+  WholeRun run = whole_run(clocked.record, card.step, {options.epochs, options.steps_total});
+  if (card.power) run.energy = run_energy(run, *card.power);
+  return run;
 }
 
 void check_run(const TimeCommand& options, const StepSource& source) {

@@ -248,7 +248,18 @@ Repeated of_steps(const RunRecord& record, double whole) {
   return out;
 }
 
+bool card_works(const RunPart& part) { return part.name == "training" || part.name == "evaluation"; }
+
 }  // namespace
+
+EnergyRange run_energy(const WholeRun& run, const CardPower& power) {
+  double working_s = 0, idle_s = 0;
+  for (const RunPart& part : run.parts) (card_works(part) ? working_s : idle_s) += part.ns * 1e-9;
+  const double idle_j = idle_s * power.idle_power_w;
+  return {.low_j = working_s * power.power.low_w + idle_j,
+          .expected_j = working_s * power.power.expected_w + idle_j,
+          .high_j = working_s * power.power.high_w + idle_j};
+}
 
 WholeRun whole_run(std::string_view text, const TimeRange& step, const WholeRunWanted& wanted) {
   RunRecord record = read_record(text);
@@ -286,7 +297,7 @@ WholeRun whole_run(std::string_view text, const TimeRange& step, const WholeRunW
                {"other", factor * seen.other_ns, 0}};
   std::erase_if(out.parts, [](const RunPart& part) { return part.ns <= 0; });
   for (const RunPart& part : out.parts) {
-    const bool of_card = part.name == "training" || part.name == "evaluation";
+    const bool of_card = card_works(part);
     out.wall.expected_ns += part.ns;
     out.wall.low_ns += part.ns * (of_card ? step.low_ns / step.expected_ns : 1);
     out.wall.high_ns += part.ns * (of_card ? step.high_ns / step.expected_ns : 1);

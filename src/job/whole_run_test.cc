@@ -115,6 +115,17 @@ TEST(WholeRun, CheckpointsCountWithAnAssumedDisk) {
   ASSERT_EQ(run.notes.size(), 1U);
 }
 
+TEST(WholeRun, EnergyIsThatOfTheWorkingAndOfTheIdleCard) {
+  const WholeRun run = whole_run(one_epoch(), kStep, {});
+  CardPower power;
+  power.power = {.low_w = 200e9, .expected_w = 300e9, .high_w = 400e9};
+  power.idle_power_w = 50e9;
+  const double working = 1000 + 28, idle = run.wall.expected_ns - working;
+  const EnergyRange energy = run_energy(run, power);
+  EXPECT_DOUBLE_EQ(energy.expected_j, working * 300 + idle * 50);
+  EXPECT_DOUBLE_EQ(energy.low_j, working * 200 + idle * 50);
+}
+
 TEST(WholeRun, ARecordWithoutStepsIsAnError) {
   EXPECT_THROW(whole_run(record("", ""), kStep, {}), Error);
   EXPECT_THROW(whole_run("{", kStep, {}), Error);

@@ -198,6 +198,8 @@ Json run_json(const WholeRun& run, const CardTime& card) {
           {"epochs", run.passes},
           {"parts", list_json(run.parts, part_json)},
           {"cost", card.price_per_hour > 0 ? Json(cost(run.wall.expected_ns, card)) : Json()},
+          {"energy_j",
+           run.energy ? Json{{"low", run.energy->low_j}, {"expected", run.energy->expected_j}, {"high", run.energy->high_j}} : Json()},
           {"notes", run.notes}};
 }
 

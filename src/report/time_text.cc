@@ -17,6 +17,7 @@ namespace gpucast {
 namespace {
 
 constexpr size_t kTimeRows = 10;
+constexpr double kJoulesPerKwh = 3.6e6;
 
 // "By module, 10 of 62"
 std::string title_of(const char* title, size_t rows) {
@@ -77,6 +78,9 @@ void write_run(TextWriter& out, const WholeRun& run, const CardTime& card) {
                                 long_time_text(run.wall.expected_ns), run.steps, epochs)));
   out.format("  90 % within {} to {}{}", long_time_text(run.wall.low_ns), long_time_text(run.wall.high_ns),
              card.price_per_hour > 0 ? fmt::format("; it costs {}", money_text(cost(run.wall.expected_ns, card))) : "");
+  if (run.energy)
+    out.format("  about {:.3g} kWh ({:.3g} to {:.3g}) for the card, estimated", run.energy->expected_j / kJoulesPerKwh,
+               run.energy->low_j / kJoulesPerKwh, run.energy->high_j / kJoulesPerKwh);
   for (const RunPart& part : run.parts)
     out.format("  {:<24}{:>16}{:>9}{:>12}", part.name, long_time_text(part.ns), percent(part.ns / run.wall.expected_ns),
                part.count > 0 ? fmt::format("{:.0f}", part.count) : "");

@@ -37,7 +37,8 @@ struct WholeRunWanted {
 // the record cannot be read, or has no training step.
 WholeRun whole_run(std::string_view record, const TimeRange& step, const WholeRunWanted& wanted);
 
-// Training and evaluation have the power of a step, all else that of an idle card. The range is the power's, without the time's errors.
+// Training and evaluation have the power of a step, all other parts have the power of an idle card. Errors of the time are not in the
+// range.
 EnergyRange run_energy(const WholeRun& run, const CardPower& power);
 
 }  // namespace gpucast

@@ -33,7 +33,7 @@ _open = []  # those that run, from the outermost
 _of_iterator = weakref.WeakKeyDictionary()
 _seen = set()  # kinds of passes that have ended
 _steps_ns = []
-_saves = []  # [time, bytes]
+_saves = []  # [bytes, the number of the outermost pass that runs, its batches so far]; outside of passes: [bytes, -1, steps so far]
 _written = False
 
 
@@ -146,8 +146,9 @@ def _taking(real):
 def _stepped():
     if len(_steps_ns) < _MOST_STEPS:
         _steps_ns.append(_now_ns())
-    if _open:
-        _open[-1].record["steps"] += 1
+    if _passes:  # a loop that is one batch ahead takes its last step after the pass
+        of = _open[-1].record if _open else next((one for one in reversed(_passes) if one["steps"]), _passes[-1])
+        of["steps"] += 1
     elif _run_s() > _RUN_S * _scale or (_first_batch_s is None and _began_steps_s() > _RUN_S * _scale):
         _end()
 
@@ -164,7 +165,8 @@ def _began_steps_s():
 
 def note_save(saved):
     if _clock_ns is not None:
-        _saves.append([_now_ns(), _size_bytes(saved, set())])
+        of = _open[0] if _open else None
+        _saves.append([_size_bytes(saved, set()), of.number if of else -1, len(of.record["fetched_ns"]) if of else len(_steps_ns)])
 
 
 def _size_bytes(what, seen):

@@ -18,6 +18,7 @@
 #include "src/cli/plan_report.h"
 #include "src/cli/report_capture.h"
 #include "src/cli/run_progress.h"
+#include "src/cli/step_source.h"
 #include "src/cli/subcommand.h"
 #include "src/run/own_ranks.h"
 #include "src/search/plan_runs.h"

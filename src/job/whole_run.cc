@@ -43,7 +43,9 @@ struct LoaderPass {
 };
 
 struct Checkpoint {
-  double at_ns = 0, bytes = 0;
+  double bytes = 0;
+  int64_t pass = -1;  // the outermost pass around it; -1: none
+  double place = 0;   // batches of that pass before it; without a pass: steps
 };
 
 struct RunRecord {
@@ -69,8 +71,8 @@ RunRecord read_record(std::string_view text) {
   out.end_ns = json["end_ns"].get<double>();
   out.steps_ns = numbers(json["steps_ns"]);
   for (const Json& save : json["saves"]) {
-    const std::vector<double> at_and_bytes = numbers(save);
-    if (at_and_bytes.size() == 2) out.saves.push_back({at_and_bytes[0], at_and_bytes[1]});
+    const std::vector<double> fields = numbers(save);
+    if (fields.size() == 3) out.saves.push_back({.bytes = fields[0], .pass = static_cast<int64_t>(fields[1]), .place = fields[2]});
   }
   for (const Json& one : json["passes"]) {
     LoaderPass pass;
@@ -131,6 +133,7 @@ class LoaderPasses {
       totals->evaluation_batches += times * whole;
     }
     std::vector<double> at;
+    at.reserve(shown.children.size());
     for (const size_t child : shown.children) at.push_back(static_cast<double>(record_.passes[child].parent_batch));
     const double count = repeated(at, shown.taken(), whole);
     for (const size_t child : shown.children) add(child, times * count / static_cast<double>(at.size()), totals);
@@ -179,8 +182,12 @@ void leave_out_last_pass(RunRecord* record) {
     if (record->passes[i].parent < 0 && record->passes[i].trains()) training.push_back(i);
   if (training.size() < 2) return;
   record->end_ns = record->passes[training.back()].begin_ns;
+  const int64_t left_out_steps = record->passes[training.back()].steps;
   record->passes.resize(training.back());
-  std::erase_if(record->saves, [&](const Checkpoint& save) { return save.at_ns > record->end_ns; });
+  const auto steps = static_cast<double>(record->steps_ns.size()) - static_cast<double>(left_out_steps);
+  std::erase_if(record->saves, [&](const Checkpoint& save) {
+    return save.pass < 0 ? save.place > steps : save.pass >= static_cast<int64_t>(training.back());
+  });
 }
 
 Repeated of_passes(const RunRecord& record, double start_ns, double* passes) {
@@ -196,9 +203,8 @@ Repeated of_passes(const RunRecord& record, double start_ns, double* passes) {
     std::vector<double> at;
     double bytes = 0;
     for (const Checkpoint& save : record.saves) {
-      if (save.at_ns < pass.begin_ns || save.at_ns > pass.end_ns) continue;
-      at.push_back(
-          static_cast<double>(std::count_if(pass.fetched_ns.begin(), pass.fetched_ns.end(), [&](double ns) { return ns <= save.at_ns; })));
+      if (save.pass != static_cast<int64_t>(i)) continue;
+      at.push_back(save.place);
       bytes += save.bytes;
     }
     if (at.empty()) continue;
@@ -207,9 +213,7 @@ Repeated of_passes(const RunRecord& record, double start_ns, double* passes) {
     out.checkpoint_bytes += bytes * count / static_cast<double>(at.size());
   }
   for (const Checkpoint& save : record.saves) {
-    const bool inside = std::any_of(record.passes.begin(), record.passes.end(),
-                                    [&](const LoaderPass& pass) { return save.at_ns >= pass.begin_ns && save.at_ns <= pass.end_ns; });
-    if (inside) continue;
+    if (save.pass >= 0) continue;
     out.checkpoints += 1;
     out.checkpoint_bytes += save.bytes;
   }
@@ -238,7 +242,7 @@ Repeated of_steps(const RunRecord& record, double whole) {
   std::vector<double> saves;
   double bytes = 0;
   for (const Checkpoint& save : record.saves) {
-    saves.push_back(static_cast<double>(std::count_if(at.begin(), at.end(), [&](double ns) { return ns <= save.at_ns; })));
+    saves.push_back(save.place);
     bytes += save.bytes;
   }
   if (!saves.empty()) {

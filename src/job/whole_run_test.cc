@@ -109,10 +109,13 @@ TEST(WholeRun, WithoutALoaderALongStepHasOtherWorkInIt) {
 
 TEST(WholeRun, CheckpointsCountWithAnAssumedDisk) {
   const std::string passes = pass("train", 100, -1, 0, 20, 100, 320, times(110, 10, 20), true);
-  const WholeRun run = whole_run(record(passes, times(120, 10, 20), "script_end", 500, "[330, 2000]"), kStep, {.epochs = 3});
+  const WholeRun run = whole_run(record(passes, times(120, 10, 20), "script_end", 500, "[2000, -1, 20]"), kStep, {.epochs = 3});
   EXPECT_DOUBLE_EQ(part(run, "checkpoints", true), 3);
   EXPECT_DOUBLE_EQ(part(run, "checkpoints"), 3 * 2000);
   ASSERT_EQ(run.notes.size(), 1U);
+  // Inside of a pass that was cut after 20 of 100 batches: after 8 and 16.
+  const WholeRun inside = whole_run(record(passes, times(120, 10, 20), "script_end", 500, "[100, 0, 8], [100, 0, 16]"), kStep, {});
+  EXPECT_DOUBLE_EQ(part(inside, "checkpoints", true), 12);
 }
 
 TEST(WholeRun, EnergyIsThatOfTheWorkingAndOfTheIdleCard) {

@@ -89,6 +89,26 @@ def test_a_shortened_run_counts_as_the_whole_one(whole_run):
     assert parts(run)["evaluation"]["count"] == 6 * 30
 
 
+AHEAD = """
+def ahead(loader):
+    batches = iter(loader)
+    now = next(batches)
+    for following in batches:
+        yield now
+        now = following
+    yield now
+"""
+
+
+@pytest.mark.once
+def test_a_loop_that_is_one_batch_ahead(whole_run):
+    """As accelerate's and the Trainer's: the last step of a pass comes after its end."""
+    done, run = whole_run(AHEAD + SCRIPT.replace("enumerate(train, 1)", "enumerate(ahead(train), 1)"), 3, 0, seconds=0)
+    assert done.returncode == 0, done.stderr
+    assert run["steps"] == 1200
+    assert parts(run)["checkpoints"]["count"] == 3
+
+
 @pytest.mark.once
 def test_evaluations_inside_a_pass_come_again(whole_run):
     done, run = whole_run(SCRIPT, 2, 5, seconds=0)

@@ -2,6 +2,7 @@
 the card: they run with the machine's clock and are set forward where the script would have waited for the card."""
 
 import atexit
+import functools
 import os
 import sys
 import time
@@ -59,7 +60,7 @@ def install(torch):
     if whole_run.wanted():
         whole_run.install(torch, _host_ns)
         atexit.register(_end_whole_run, os.getpid())
-        ending.watch_for_os_exit(lambda _: _end_whole_run(os.getpid()))
+        ending.watch_for_os_exit(functools.partial(_end_whole_run, os.getpid()))  # workers of a DataLoader end so, too
     try:
         _operators = operator_layout.Follower(torch, _core)
     except Exception as error:
@@ -124,7 +125,7 @@ def _after_fork_in_child():
         shadow_values.leave()
 
 
-def _end_whole_run(pid):
+def _end_whole_run(pid, _status=0):
     if os.getpid() == pid and process.state == process.CLOCKED:
         whole_run.write("script_end")
 

@@ -100,7 +100,9 @@ void write_failures(const CheckResult& result, const JobResult& job, const CardR
       *shown = &card;
     }
   }
-  if (const std::string command = run_words(job, card); !command.empty()) out->format("  look closer: {}", printable(command));
+  std::string command = run_words(job, card);
+  if (const size_t at = command.find("gpucast run "); !memory && at != std::string::npos) command.replace(at, 11, "gpucast time");
+  if (!command.empty()) out->format("  look closer: {}", printable(command));
   if (growth) out->format("  on purpose:  gpucast check --update-baseline, and commit {}", result.baseline);
 }
 

@@ -196,6 +196,7 @@ int rank_for_job(GpusCommand& options) {
   }
   const std::string text = options.format == "json" ? rent_json(report) : rent_text(report, colour_wanted());
   std::fputs(text.c_str(), stdout);
+  if (!some_judged(report)) return kExitFailed;
   return some_fit(report) ? kExitYes : kExitNo;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
@@ -72,7 +73,25 @@ void print_rest(const RentReport& report, TextWriter* out) {
   for (const auto& [problem, of] : problems) out->wrapped("Not judged: ", fmt::format("{}: {}", of, printable(problem)), 6);
 }
 
+// Where the loader or the host decides, cards differ by the error of the measurement.
+std::string bound_note(const RentReport& report) {
+  int64_t fitting = 0, by_loader = 0, by_host = 0;
+  for (const search::RentRow& row : report.rows) {
+    if (!row_fits(row) || row.step.expected_ns <= 0) continue;
+    ++fitting;
+    by_loader += row.bound == StepBound::loader ? 1 : 0;
+    by_host += row.bound == StepBound::host ? 1 : 0;
+  }
+  if (by_loader + by_host == 0) return "";
+  const char* const what = by_loader >= by_host ? "loader" : "host";
+  return fmt::format(
+      "on {} of these {} cards the step is {}-bound: the {}'s time was measured on this machine, a faster card does not shorten the "
+      "step, and small differences between such cards mean nothing. `gpucast time` shows what limits it.",
+      by_loader + by_host, fitting, what, what);
+}
+
 void print_rent_notes(const RentReport& report, TextWriter* out) {
+  if (const std::string note = bound_note(report); !note.empty()) out->wrapped("Note: ", note);
   const auto any = [&](const auto& has) { return std::ranges::any_of(report.rows, has); };
   if (any([](const search::RentRow& row) { return row.problem.empty() && !row.same_capability; }))
     out->wrapped("* ",
@@ -128,6 +147,10 @@ Json row_json(const search::RentRow& row) {
 
 bool some_fit(const RentReport& report) { return std::ranges::any_of(report.rows, row_fits); }
 
+bool some_judged(const RentReport& report) {
+  return std::ranges::any_of(report.rows, [](const search::RentRow& row) { return row.problem.empty(); });
+}
+
 std::string rent_text(const RentReport& report, bool colour) {
   TextWriter out(colour);
   const bool priced = report.rows.front().offer.has_value();
@@ -137,7 +160,7 @@ std::string rent_text(const RentReport& report, bool colour) {
     out.line(out.bold(fmt::format("{} for {}, the {} first", priced ? "Offers" : "Cards", what, priced ? "cheapest" : "fastest")));
     print_rows(report, &out);
   } else {
-    out.line(out.bold(fmt::format("No {} fits {}.", priced ? "offer" : "card", what)));
+    out.line(out.bold(some_judged(report) ? fmt::format("No {} fits {}.", priced ? "offer" : "card", what) : "No card could be judged."));
   }
   out.line();
   print_rest(report, &out);

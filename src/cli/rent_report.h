@@ -15,6 +15,7 @@ struct RentReport {
 
 std::string rent_text(const RentReport& report, bool colour);
 std::string rent_json(const RentReport& report);
+bool some_judged(const RentReport& report);
 bool some_fit(const RentReport& report);
 
 }  // namespace gpucast::cli

@@ -95,6 +95,7 @@ std::string nothing_to_judge(const Trace& trace, const Prediction& prediction) {
   const std::string step = "its first optimizer step: a step's memory is not known";
   if (reason == "killed") return fmt::format("the script was {}: its memory need is not known", trace.end.how);
   if (prediction.source == "snapshot" || prediction.steps > 0) return "";
+  if (reason.empty() && prediction.source == "vgpu") return "the capture is cut off before " + step;
   if (reason == "exception") return "the script raised an exception before " + step;
   if (reason == "timeout") return "the time limit came before " + step;
   if (reason == "interrupted") return "the run was interrupted before " + step;

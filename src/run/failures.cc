@@ -87,9 +87,9 @@ RunError explain_nothing(const Supervised& run, double timeout_s, int64_t gpus) 
   if (error.is_object() && error.value("code", "") != "torch_missing") return {error.value("code", ""), explain_error(error)};
   if (const auto no_torch = explain_no_torch(run, "run")) return {error.is_object() ? error.value("code", "") : code, *no_torch};
   if (failed)
-    return {code, Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
-                        gpus > 1 ? "what it printed is above"
-                                 : "what it printed is above; where it wants several GPUs, say how many there are, e.g. --gpus 8")};
+    return {code,
+            Error(fmt::format("the command failed{} before it allocated anything on the GPU", how_it_ended(run)), "",
+                  gpus > 1 ? "what it printed is above" : "what it printed is above; a script that wants several GPUs needs --gpus N")};
   if (run.any_idle)
     return {code, Error("the command asked about the GPU and allocated nothing on it", "",
                         "name the command that trains: gpucast run -- python train.py")};

@@ -25,6 +25,10 @@ void judge_memory(const RankFacts& ranks, const RentOptions& options, RentRow* r
   row->verdict = Verdict::fits;
   for (const auto& facts : ranks) {
     const Prediction prediction = judge(facts, row->gpu.id, options.confidence).prediction;
+    if (prediction.verdict == Verdict::none) {
+      row->problem = prediction.verdict_reason.empty() ? "its memory need is not known" : prediction.verdict_reason;
+      return;
+    }
     row->verdict = std::max(row->verdict, prediction.verdict);
     row->expected_bytes = std::max(row->expected_bytes, prediction.device.expected_bytes);
     if (prediction.captured_gpu_id.empty()) continue;
@@ -53,6 +57,7 @@ void add_time(const RankFacts& ranks, const RentOptions& options, RentRow* row) 
   const CardTime& card = times.cards.front();
   row->cards = card.count;
   row->step = card.step;
+  row->bound = card.bound;
   if (card.job) row->notes = card.job->notes;
   row->samples_per_s = card.samples_per_s;
   row->tokens_per_s = card.tokens_per_s;
@@ -71,6 +76,7 @@ void fill(const RankFacts& ranks, const RentOptions& options, RentRow* row) {
     return;
   }
   judge_memory(ranks, options, row);
+  if (!row->problem.empty()) return;
   if (fits_now(row->verdict)) add_time(ranks, options, row);
   add_prices(row);
 }

@@ -11,6 +11,7 @@
 #include "gpucast/machine.h"
 #include "gpucast/predict.h"
 #include "gpucast/prediction.h"
+#include "gpucast/step_time.h"
 #include "gpucast/time_range.h"
 #include "src/predict/facts.h"
 #include "src/search/prices.h"
@@ -36,9 +37,10 @@ struct RentRow {
   std::optional<Offer> offer;
   std::string problem;  // not "": not judged, and why
   Verdict verdict = Verdict::none;
-  bool same_capability = true;                 // false: captured for a card whose libraries choose other kernels and workspaces
-  int64_t expected_bytes = 0;                  // of a card's memory; of the rank that needs most
-  TimeRange step;                              // of the job; 0: not known
+  bool same_capability = true;  // false: captured for a card whose libraries choose other kernels and workspaces
+  int64_t expected_bytes = 0;   // of a card's memory; of the rank that needs most
+  TimeRange step;               // of the job; 0: not known
+  StepBound bound = StepBound::gpu;
   double samples_per_s = 0, tokens_per_s = 0;  // 0: not known
   double epoch_ns = 0;                         // 0: not known
   std::vector<std::string> notes;              // of the job, whole sentences

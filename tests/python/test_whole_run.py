@@ -149,3 +149,10 @@ def test_what_cannot_be_asked(gpucast_bin, tmp_path, options, message):
     (tmp_path / "x.gpucast").write_bytes(b"")
     done = subprocess.run([gpucast_bin, "time", *options], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+@pytest.mark.once
+def test_workers_of_a_loader_leave_no_record(whole_run):
+    done, run = whole_run(SCRIPT.replace("shuffle=True)", "shuffle=True, num_workers=2)"), 2, 0, seconds=0)
+    assert done.returncode == 0, done.stderr
+    assert run["steps"] == 800

@@ -53,9 +53,15 @@ class _Pass:
     def end(self, cut=False):
         if self not in _open:
             return
-        del _open[_open.index(self) :]  # inner loops that were left by `break`
+        self.end_inner()
+        _open.remove(self)
         self.record.update(end_ns=_now_ns(), cut=cut)
         _seen.add(self.kind)
+
+    def end_inner(self):
+        """Loops inside that the script left by `break`."""
+        for inner in _open[_open.index(self) + 1 :]:
+            inner.end()
 
     def is_enough(self):
         taken, took_s = len(self.record["fetched_ns"]), _real_s() - self.began_s
@@ -107,11 +113,13 @@ def _beginning(real):
     def __iter__(self):
         if process.state not in (process.WATCHING, process.CLOCKED):
             return real(self)
-        for begun in [one for one in _open if one.record["fetched_ns"] and one.loader() is self]:
-            begun.end()  # the script left that loop by `break`
-        begun = _Pass(self, _kind(self))
-        begun.loader = weakref.ref(self)
+        began_ns = _now_ns()
         iterator = real(self)
+        if iterator in _of_iterator:  # of persistent workers: the script left its last loop by `break`
+            _of_iterator[iterator].end()
+        begun = _Pass(self, _kind(self))
+        begun.record["begin_ns"] = began_ns  # workers have started since
+        begun.iterator = weakref.ref(iterator, lambda _: begun.end())  # a loop that is left by `break` drops its iterator
         _of_iterator[iterator] = begun
         return iterator
 
@@ -136,7 +144,7 @@ def _taking(real):
             begun.end()
             _end_if_enough()
             raise
-        del _open[_open.index(begun) + 1 :]
+        begun.end_inner()
         begun.record["fetched_ns"].append(_now_ns())
         return batch
 

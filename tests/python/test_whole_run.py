@@ -156,3 +156,27 @@ def test_workers_of_a_loader_leave_no_record(whole_run):
     done, run = whole_run(SCRIPT.replace("shuffle=True)", "shuffle=True, num_workers=2)"), 2, 0, seconds=0)
     assert done.returncode == 0, done.stderr
     assert run["steps"] == 800
+
+
+LOSS_OF_A_FEW = """
+def loss_of(loader, most):
+    total = 0
+    with torch.no_grad():
+        for number, (x, y) in enumerate(loader):
+            if number == most:
+                break
+            total += nn.functional.cross_entropy(model(x.cuda()), y.cuda()).item()
+    return total
+"""
+
+
+@pytest.mark.once
+def test_a_loop_that_is_left_over_the_loader_that_trains(whole_run):
+    """Every 50 batches the script looks at the loss of 5 batches, also of those that it trains with."""
+    few = SCRIPT.replace("for epoch in", LOSS_OF_A_FEW + "for epoch in", 1).replace(
+        "            evaluate()", "            loss_of(train, 5), loss_of(test, 5)", 1
+    )
+    done, run = whole_run(few, 2, 50)
+    assert done.returncode == 0, done.stderr
+    assert run["steps"] == 800
+    assert parts(run)["evaluation"]["count"] == pytest.approx(2 * 8 * 2 * 6)  # the sixth batch ends the loop

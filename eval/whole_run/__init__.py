@@ -1,0 +1,1 @@
+"""How long whole trainings take, compared with public logs of trainings."""

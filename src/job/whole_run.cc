@@ -270,7 +270,8 @@ WholeRun whole_run(std::string_view text, const TimeRange& step, const WholeRunW
   if (record.steps_ns.empty())
     throw Error("the run on the card's clock took no optimizer step", "", "--run is for trainings with an optimizer of PyTorch");
   leave_out_last_pass(&record);
-  const auto trains = std::find_if(record.passes.begin(), record.passes.end(), [](const LoaderPass& pass) { return pass.trains(); });
+  const auto trains = std::find_if(record.passes.begin(), record.passes.end(),
+                                   [](const LoaderPass& pass) { return pass.trains() && !pass.fetched_ns.empty(); });
   const bool by_passes = trains != record.passes.end();
   WholeRun out;
   const bool named = wanted.epochs > 0 || wanted.steps > 0;

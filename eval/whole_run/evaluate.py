@@ -10,7 +10,6 @@ the trainers print to OUT/logs, rows to OUT/rows.jsonl: an evaluation that was i
 """
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -20,7 +19,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from eval import ROOT, page, tables
+from eval import ROOT, environments, page, tables
 from eval.whole_run.rows import ROWS, SCRIPTS
 
 PAGE = ROOT / "docs/results/whole-run.md"
@@ -49,29 +48,14 @@ def parse_args():
 # --- Running -------------------------------------------------------------------------------------------------------------------------
 
 
-def python_of(args, row):
-    return args.python.parent.parent.parent / f"torch-{row.torch}/bin/python" if row.torch else args.python
-
-
 def packages_of(args, row):
-    """The folder with the row's own packages, installed at the first use."""
-    if not row.packages:
-        return None
-    python = python_of(args, row)
-    folder = args.out / "packages" / hashlib.sha256(json.dumps([str(python), *row.packages]).encode()).hexdigest()[:12]
-    if not folder.exists():
-        partial = folder.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-warn-conflicts", "--target", partial, *row.packages]
-        subprocess.run(install, check=True)
-        partial.rename(folder)
-    return folder
+    return environments.packages_of(environments.python_of(args.python, row.torch), args.out, row.packages)
 
 
 def environment_of(args, row, checkout, packages):
     own = {name: value.replace("CHECKOUT", str(checkout)) for name, value in row.environment.items()}
     folders = [own.pop("PYTHONPATH", ""), str(packages or "")]
-    programs = [*([str(packages / "bin")] if packages else []), str(python_of(args, row).parent)]
+    programs = [*([str(packages / "bin")] if packages else []), str(environments.python_of(args.python, row.torch).parent)]
     return {
         **os.environ,
         "PATH": ":".join([*programs, os.environ["PATH"]]),

@@ -27,7 +27,7 @@ _scale = float(os.environ.get("GPUCAST_RUN_S", _RUN_S)) / _RUN_S  # of all times
 _real_s = time.monotonic
 _clock_ns = None  # a function of the core: the card's clock
 _began_ns = 0
-_first_batch_s = None  # on this machine's clock
+_first_s = None  # of the first batch or step, on this machine's clock
 _passes = []  # all records of passes
 _open = []  # those that run, from the outermost
 _of_iterator = weakref.WeakKeyDictionary()
@@ -38,11 +38,11 @@ _written = False
 
 
 class _Pass:
-    def __init__(self, loader, kind):
+    def __init__(self, kind):
         self.kind, self.length = kind, kind[1]
         self.began_s = _real_s()
         self.record = {
-            "dataset": kind[0], "length": kind[1], "batch_size": kind[2], "workers": loader.num_workers, "again": kind in _seen,
+            "dataset": kind[0], "length": kind[1], "batch_size": kind[2], "again": kind in _seen,
             "parent": _open[-1].number if _open else -1, "parent_batch": len(_open[-1].record["fetched_ns"]) if _open else 0,
             "begin_ns": _now_ns(), "end_ns": 0, "fetched_ns": [], "steps": 0, "cut": False,
         }  # fmt: skip
@@ -76,8 +76,14 @@ def _now_ns():
     return _clock_ns(time.CLOCK_MONOTONIC) - _began_ns
 
 
+def _note_begin():
+    global _first_s
+    if _first_s is None:
+        _first_s = _real_s()
+
+
 def _run_s():
-    return _real_s() - _first_batch_s if _first_batch_s is not None else 0
+    return _real_s() - _first_s if _first_s is not None else 0
 
 
 def wanted():
@@ -117,7 +123,7 @@ def _beginning(real):
         iterator = real(self)
         if iterator in _of_iterator:  # of persistent workers: the script left its last loop by `break`
             _of_iterator[iterator].end()
-        begun = _Pass(self, _kind(self))
+        begun = _Pass(_kind(self))
         begun.record["begin_ns"] = began_ns  # workers have started since
         begun.iterator = weakref.ref(iterator, lambda _: begun.end())  # a loop that is left by `break` drops its iterator
         _of_iterator[iterator] = begun
@@ -128,12 +134,10 @@ def _beginning(real):
 
 def _taking(real):
     def __next__(self):
-        global _first_batch_s
         begun = _of_iterator.get(self)
         if begun is None or begun not in _open:
             return real(self)
-        if _first_batch_s is None:
-            _first_batch_s = _real_s()
+        _note_begin()
         if begun.is_enough():
             begun.end(cut=True)
             _end_if_enough()
@@ -154,21 +158,12 @@ def _taking(real):
 def _stepped():
     if len(_steps_ns) < _MOST_STEPS:
         _steps_ns.append(_now_ns())
+    _note_begin()
     if _passes:  # a loop that is one batch ahead takes its last step after the pass
         of = _open[-1].record if _open else next((one for one in reversed(_passes) if one["steps"]), _passes[-1])
         of["steps"] += 1
-    elif _run_s() > _RUN_S * _scale or (_first_batch_s is None and _began_steps_s() > _RUN_S * _scale):
+    elif _run_s() > _RUN_S * _scale:
         _end()
-
-
-_first_step_s = None
-
-
-def _began_steps_s():
-    global _first_step_s
-    if _first_step_s is None:
-        _first_step_s = _real_s()
-    return _real_s() - _first_step_s
 
 
 def note_save(saved):

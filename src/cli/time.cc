@@ -218,7 +218,6 @@ WholeRun time_run(const TimeCommand& options, const StepSource& source, const St
   run::RunSettings settings;
   settings.gpu = source.gpus.empty() ? find_gpu(kDefaultGpu) : cards_of(source.gpus).front();
   settings.gpu_chosen = true;
-  settings.values = "auto";
   settings.command = source.what;
   settings.whole_run = true;
   settings.run_epochs = options.epochs;

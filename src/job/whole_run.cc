@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -190,6 +191,21 @@ void leave_out_last_pass(RunRecord* record) {
   });
 }
 
+// Of a pass (-1: outside of all), or all checkpoints. `seen`, `whole`: as in `repeated`.
+void add_checkpoints(const RunRecord& record, std::optional<int64_t> pass, double seen, double whole, Repeated* out) {
+  std::vector<double> at;
+  double bytes = 0;
+  for (const Checkpoint& save : record.saves) {
+    if (pass && save.pass != *pass) continue;
+    at.push_back(save.place);
+    bytes += save.bytes;
+  }
+  if (at.empty()) return;
+  const double count = repeated(at, seen, whole);
+  out->checkpoints += count;
+  out->checkpoint_bytes += bytes * count / static_cast<double>(at.size());
+}
+
 Repeated of_passes(const RunRecord& record, double start_ns, double* passes) {
   Repeated out;
   const LoaderPasses all(record);
@@ -200,23 +216,9 @@ Repeated of_passes(const RunRecord& record, double start_ns, double* passes) {
     all.add(i, 1, &out.totals);
     out.other_ns -= pass.end_ns - pass.begin_ns;
     *passes += pass.trains() ? 1 : 0;
-    std::vector<double> at;
-    double bytes = 0;
-    for (const Checkpoint& save : record.saves) {
-      if (save.pass != static_cast<int64_t>(i)) continue;
-      at.push_back(save.place);
-      bytes += save.bytes;
-    }
-    if (at.empty()) continue;
-    const double count = repeated(at, pass.taken(), pass.whole());
-    out.checkpoints += count;
-    out.checkpoint_bytes += bytes * count / static_cast<double>(at.size());
+    add_checkpoints(record, static_cast<int64_t>(i), pass.taken(), pass.whole(), &out);
   }
-  for (const Checkpoint& save : record.saves) {
-    if (save.pass >= 0) continue;
-    out.checkpoints += 1;
-    out.checkpoint_bytes += save.bytes;
-  }
+  add_checkpoints(record, -1, 0, 0, &out);
   out.other_ns = std::max(0.0, out.other_ns);
   return out;
 }
@@ -239,16 +241,7 @@ Repeated of_steps(const RunRecord& record, double whole) {
     out.totals.evaluation_batches = repeated(places, static_cast<double>(at.size()), whole);
     out.totals.evaluation_ns = extra_ns * out.totals.evaluation_batches / static_cast<double>(places.size());
   }
-  std::vector<double> saves;
-  double bytes = 0;
-  for (const Checkpoint& save : record.saves) {
-    saves.push_back(save.place);
-    bytes += save.bytes;
-  }
-  if (!saves.empty()) {
-    out.checkpoints = repeated(saves, static_cast<double>(at.size()), whole);
-    out.checkpoint_bytes = bytes * out.checkpoints / static_cast<double>(saves.size());
-  }
+  add_checkpoints(record, std::nullopt, static_cast<double>(at.size()), whole, &out);
   return out;
 }
 
@@ -310,8 +303,6 @@ WholeRun whole_run(std::string_view text, const TimeRange& step, const WholeRunW
   if (!out.complete)
     out.notes.push_back(fmt::format("The run was ended after {:.0f} steps, and the script goes on: say how far with {}.", out.steps,
                                     by_passes ? "--epochs or --steps-total" : "--steps-total"));
-  if (record.end == "exception")
-    out.notes.emplace_back("The script ended with an exception under the clock; what would have come after it is missing.");
   if (seen.checkpoints > 0)
     out.notes.push_back(fmt::format("Checkpoints are not written: {:.3g} GB for each, at an assumed 1 GB/s.",
                                     seen.checkpoint_bytes / seen.checkpoints * 1e-9));

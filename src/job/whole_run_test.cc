@@ -21,7 +21,7 @@ std::string times(double from, double every, int count) {
 
 std::string pass(const std::string& data, int length, int parent, int parent_batch, int steps, double begin_ns, double end_ns,
                  const std::string& fetched, bool cut) {
-  return fmt::format(R"({{"dataset":"{}","length":{},"batch_size":1,"workers":0,"again":false,"parent":{},"parent_batch":{},"steps":{},)"
+  return fmt::format(R"({{"dataset":"{}","length":{},"batch_size":1,"again":false,"parent":{},"parent_batch":{},"steps":{},)"
                      R"("begin_ns":{},"end_ns":{},"fetched_ns":[{}],"cut":{}}})",
                      data, length, parent, parent_batch, steps, begin_ns, end_ns, fetched, cut);
 }

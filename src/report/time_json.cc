@@ -141,10 +141,7 @@ Json power_json(const std::optional<CardPower>& power) {
   if (!power) return {};
   return {{"low", power->power.low_w}, {"expected", power->power.expected_w}, {"high", power->power.high_w}};
 }
-Json energy_json(const std::optional<CardPower>& power) {
-  if (!power) return {};
-  return {{"low", power->energy.low_j}, {"expected", power->energy.expected_j}, {"high", power->energy.high_j}};
-}
+Json energy_json(const EnergyRange& energy) { return {{"low", energy.low_j}, {"expected", energy.expected_j}, {"high", energy.high_j}}; }
 Json use_json(const std::optional<CardPower>& power) {
   if (!power) return {};
   return {{"busy_share", power->use.busy_share},
@@ -174,7 +171,7 @@ Json card_json(const StepTimes& times, const CardTime& card) {
           {"hardware_flops_utilisation", card.hardware_flops_utilisation},
           {"peak_precision", card.peak_precision},
           {"power_w", power_json(card.power)},
-          {"energy_per_step_j", energy_json(card.power)},
+          {"energy_per_step_j", card.power ? energy_json(card.power->energy) : Json()},
           {"power_limited", card.power ? Json(card.power->limited) : Json()},
           {"idle_power_w", card.power ? Json(card.power->idle_power_w) : Json()},
           {"use", use_json(card.power)},
@@ -198,8 +195,7 @@ Json run_json(const WholeRun& run, const CardTime& card) {
           {"epochs", run.passes},
           {"parts", list_json(run.parts, part_json)},
           {"cost", card.price_per_hour > 0 ? Json(cost(run.wall.expected_ns, card)) : Json()},
-          {"energy_j",
-           run.energy ? Json{{"low", run.energy->low_j}, {"expected", run.energy->expected_j}, {"high", run.energy->high_j}} : Json()},
+          {"energy_j", run.energy ? energy_json(*run.energy) : Json()},
           {"notes", run.notes}};
 }
 

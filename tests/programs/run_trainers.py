@@ -9,12 +9,10 @@ rows to OUT/trainers.jsonl: a run that was interrupted goes on. ENV is `make pro
 """
 
 import argparse
-import hashlib
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import uuid
@@ -30,30 +28,10 @@ sys.path.insert(0, str(ROOT))
 
 from trainers import TRAINERS  # noqa: E402
 
+from eval import environments  # noqa: E402
 from eval import page as results  # noqa: E402
 
 PAGE = ROOT / "docs/results/trainers.md"
-
-
-def python_of(options, trainer):
-    """The main environment's, or that of another release beside it."""
-    return options.python.parent.parent.parent / f"torch-{trainer.torch}/bin/python" if trainer.torch else options.python
-
-
-def packages_of(options, trainer):
-    """The folder with the trainer's own packages, installed at the first use."""
-    if not trainer.packages:
-        return None
-    python = python_of(options, trainer)
-    key = hashlib.sha256(json.dumps([str(python), *trainer.packages]).encode()).hexdigest()[:12]
-    folder = options.out / "packages" / key
-    if not folder.exists():
-        partial = folder.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-warn-conflicts", "--target", partial, *trainer.packages]
-        subprocess.run(install, check=True)
-        partial.rename(folder)
-    return folder
 
 
 def make_data(checkout, trainer):
@@ -65,10 +43,11 @@ def make_data(checkout, trainer):
 
 
 def environment_of(options, trainer, temporary, marker):
-    packages = packages_of(options, trainer)
+    python = environments.python_of(options.python, trainer.torch)
+    packages = environments.packages_of(python, options.out, trainer.packages)
     own = trainer.checkout(options.checkouts) / trainer.python_path if trainer.python_path else None
     folders = [HERE / "trainers/counting", *(folder for folder in (packages, own) if folder)]
-    programs = [*([packages / "bin"] if packages else []), python_of(options, trainer).parent]
+    programs = [*([packages / "bin"] if packages else []), python.parent]
     cache = options.out / "cache"
     return {
         **usual_environment(folders, programs, temporary, cache, marker),
@@ -81,7 +60,7 @@ def environment_of(options, trainer, temporary, marker):
 def run(options, trainer):
     checkout = trainer.checkout(options.checkouts)
     row = {"name": trainer.name, "command": trainer.command, "commit": trainer.commit, "packages": trainer.packages}
-    row["torch"] = version_of(str(python_of(options, trainer)), "torch")
+    row["torch"] = version_of(str(environments.python_of(options.python, trainer.torch)), "torch")
     if trainer.repository and not checkout.is_dir():
         return {**row, "outcome": "absent", "problem": f"no clone of {trainer.repository}"}
     checkout.mkdir(parents=True, exist_ok=True)

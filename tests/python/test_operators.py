@@ -119,21 +119,48 @@ RANGES = """
 import contextlib
 import torch
 
+held = []
+
+@contextlib.contextmanager
+def ranges():
+    with contextlib.ExitStack() as opened:
+        for number in range(100):
+            opened.enter_context(torch.autograd.profiler.record_function(f"range {number}"))
+        yield
+        held.extend(bytearray(size) for size in range(70_000, 80_000, 16))  # malloc gives them what PyTorch has freed
+
 model = torch.nn.Linear(64, 8).cuda()
 batch = torch.randn(32, 64, device="cuda")
-held = []
+"""
+
+WITHOUT_OPTIMIZER = """
 for _ in range(8):  # passes that may be steps: a profiler runs from each to the next
-    with contextlib.ExitStack() as ranges:
-        for number in range(100):
-            ranges.enter_context(torch.autograd.profiler.record_function(f"range {number}"))
+    with ranges():
         model(batch).square().mean().backward()
-        held += [bytearray(size) for size in range(70_000, 80_000, 16)]  # malloc gives them what PyTorch has freed
-print("written=%d" % sum(any(memory) for memory in held))
+"""
+
+# As torchtitan: a graph is captured in the step that is observed, so that a profiler runs in the next step, too.
+GRAPH_IN_A_STEP = """
+optimizer = torch.optim.AdamW(model.parameters())
+graph = torch.cuda.CUDAGraph()
+for step in range(4):
+    if step == 0:
+        model(batch).square().mean().backward()
+    elif step == 1:
+        with torch.cuda.graph(graph):
+            model(batch).square().mean().backward()
+    if step > 0:
+        graph.replay()
+    for _ in range(5000):  # the first operators of the next step do not fill the memory of this one
+        batch + 1
+    with ranges():
+        optimizer.step()
 """
 
 
-def test_a_range_of_the_script_ends_after_the_profiler_under_which_it_began(gpucast):
+@pytest.mark.parametrize("steps", [WITHOUT_OPTIMIZER, GRAPH_IN_A_STEP], ids=["without an optimizer", "a graph in a step"])
+def test_a_range_of_the_script_ends_after_the_profiler_under_which_it_began(gpucast, steps):
     """PyTorch frees a profiler's memory at its end. A range that ends under the next profiler would write to it."""
-    run = gpucast(RANGES, "--until-end")
+    run = gpucast(RANGES + steps + 'print("written=%d" % sum(any(memory) for memory in held))', "--until-end")
     assert run.code == 0, run.err
     assert run.printed("written") == 0

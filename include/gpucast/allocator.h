@@ -11,8 +11,9 @@
 
 namespace gpucast {
 
-using StreamIndex = uint16_t;  // index in the history's list of streams
-using BlockRef = uint32_t;     // a block in use, from allocate() to free()
+using StreamIndex = uint16_t;                             // index in the history's list of streams
+constexpr StreamIndex kCapturedStreams = UINT16_MAX - 1;  // of begin_pool: all but the default stream, which no CUDA graph captures
+using BlockRef = uint32_t;                                // a block in use, from allocate() to free()
 inline constexpr BlockRef kNoBlock = UINT32_MAX;
 
 // One action of the allocator, as a line of PyTorch's memory history.
@@ -88,7 +89,8 @@ class Allocator {
   virtual void empty_cache() = 0;
   virtual void set_memory_fraction(double fraction) = 0;
 
-  // Allocations between begin and end come from private pool `pool` (> 0), for `stream` only, or for all streams if it is unset.
+  // Allocations between begin and end come from private pool `pool` (> 0), for `stream` only (or kCapturedStreams), or for all streams if
+  // it is unset.
   virtual void begin_pool(uint32_t pool, std::optional<StreamIndex> stream) = 0;
   virtual void end_pool(uint32_t pool) = 0;
   virtual void release_pool(uint32_t pool) = 0;

@@ -21,7 +21,7 @@ enum class OpKind : uint8_t {
   finish_stream,  // it finishes; kEveryStream: on all streams
   empty_cache,
   set_fraction,  // `size_bytes` holds the bits of the double
-  begin_pool,    // `id` is the private pool; `stream` or kEveryStream
+  begin_pool,    // `id` is the private pool; `stream`, kCapturedStreams or kEveryStream
   end_pool,
   release_pool,
   nothing,

@@ -66,6 +66,10 @@ enum class MarkKind : uint8_t {
   tensors,
   exception,
   stats_reset,
+  capture_begin,
+  pool_begin,
+  pool_end,
+  pool_release,
   other
 };
 enum class MarkedPhase : uint8_t { model_to_device, forward, evaluation, backward, optimizer_step, zero_grad, unknown };
@@ -80,6 +84,7 @@ struct Mark {
   StringId text;                  // exception; module_backward: autograd's node, "ConvolutionBackward0"
   int64_t time_us = 0;            // when it was made
   int64_t cpu_us = 0;             // step: the process's CPU time so far; 0: not recorded
+  uint32_t pool = 0;              // capture_begin, pool_begin, pool_end, pool_release: the private pool's number, from 1
 };
 
 enum class TensorKind : uint8_t { parameter, parameter_copy, buffer, gradient, optimizer_state, input, unknown };

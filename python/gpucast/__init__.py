@@ -50,6 +50,7 @@ Each module imports only modules further down in this list; lower ones call high
     graph             the computation graph of the model's first forward, on request
     operator_layout   where PyTorch keeps a running operator's arguments
     operators         the operators of one step, with their shapes
+    pools             private pools of the allocator: CUDA graphs, torch.cuda.MemPool
     tensors           the addresses of named tensors
     steps             counts optimizer steps
     places            the lines of the user's files that train, under what-ifs

@@ -16,6 +16,7 @@ from . import (
     operators,
     patching,
     places,
+    pools,
     process,
     steps,
     tensors,
@@ -45,6 +46,7 @@ def install_at_import(torch, enough):
     patching.wrap(module, "cuda", lambda real: _moving(real, lambda args, kwargs: True))
     patching.wrap(optimizer, "__init__", steps.constructing)
     operators.install(torch)
+    pools.install(torch)
     compiled.install_at_import(torch, _before_optimizer_step, _after_optimizer_step)
     patching.wrap(module, "compile", _compiling)
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook

@@ -144,7 +144,9 @@ void CachingAllocator::reserve_more(int64_t size_bytes) {
 
 uint32_t CachingAllocator::pool_for(int64_t size_bytes, StreamIndex stream) const {
   const bool small = size_bytes <= AllocConf::kSmallBytes;
-  const auto matches = [&](const Begun& begun) { return !begun.stream || *begun.stream == stream; };
+  const auto matches = [&](const Begun& begun) {
+    return !begun.stream || *begun.stream == stream || (*begun.stream == kCapturedStreams && streams_.handles[stream] != 0);
+  };
   const auto chosen = [&](const Begun& begun) {
     const PrivatePool& pool = private_pools_.at(begun.pool);
     return small ? pool.small : pool.large;

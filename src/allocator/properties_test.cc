@@ -107,9 +107,9 @@ void check(const Allocator& allocator, const Driver& driver, bool pages_only) {
 }
 
 // Keeps its own list of the blocks that it holds, to compare with the allocator's.
-class Program {
+class RandomProgram {
  public:
-  Program(const std::string& conf, const std::string& torch, int64_t capacity_bytes, uint32_t seed)
+  RandomProgram(const std::string& conf, const std::string& torch, int64_t capacity_bytes, uint32_t seed)
       : random_(seed),
         driver_(capacity_bytes),
         allocator_(make_allocator(conf, &driver_, torch)),
@@ -253,7 +253,7 @@ TEST_P(EveryConf, BooksBalanceAfterEveryOperation) {
     for (uint32_t seed = 1; seed <= 6; ++seed) {
       for (const int64_t capacity_bytes : {100 * kMiB, 400 * kMiB, 100'000 * kMiB}) {
         SCOPED_TRACE(testing::Message() << "torch " << torch << ", seed " << seed << ", capacity " << capacity_bytes);
-        Program program(GetParam(), torch, capacity_bytes, seed);
+        RandomProgram program(GetParam(), torch, capacity_bytes, seed);
         ASSERT_NO_FATAL_FAILURE(program.run(300));
         ASSERT_NO_FATAL_FAILURE(program.give_everything_back());
         if (std::string(GetParam()).find("garbage_collection:False") != std::string::npos) continue;  // it keeps its regions

@@ -59,6 +59,10 @@ OpenMarks::Change OpenMarks::apply(const Mark& mark, uint32_t position) {
     case MarkKind::step:
     case MarkKind::tensors:
     case MarkKind::stats_reset:
+    case MarkKind::capture_begin:
+    case MarkKind::pool_begin:
+    case MarkKind::pool_end:
+    case MarkKind::pool_release:
     case MarkKind::other:
       return {};
   }

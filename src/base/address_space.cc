@@ -6,7 +6,7 @@
 namespace gpucast {
 namespace {
 
-uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+uint64_t round_up_to(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
 }  // namespace
 
@@ -44,10 +44,10 @@ void AddressSpace::join_empty_ranges() {
 uint64_t AddressSpace::allocate(uint64_t size_bytes) {
   constexpr uint64_t kTooMuch = uint64_t{1} << 62;  // keeps the rounding from overflowing
   if (size_bytes == 0 || size_bytes > kTooMuch) return 0;
-  const uint64_t size = round_up(size_bytes, step_bytes_);
+  const uint64_t size = round_up_to(size_bytes, step_bytes_);
   uint64_t address = fit(size);
   if (address == 0) {
-    const uint64_t range_size = round_up(size, range_bytes_);
+    const uint64_t range_size = round_up_to(size, range_bytes_);
     const uint64_t start = reserve_(range_size, range_bytes_);
     if (start != 0) {
       ranges_.emplace(start, range_size);

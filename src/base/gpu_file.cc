@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMostGpuFileBytes = 64 << 10;
 constexpr const char* kGpuPage = "docs/reference/gpus.md describes the fields";
-constexpr double kMiB = 1 << 20;
+constexpr double kBytesOfMiB = 1 << 20;
 
 const std::vector<std::string>& gpu_fields() {
   static const std::vector<std::string> names = {"schema_version",
@@ -217,8 +217,8 @@ Gpu parse_gpu_file(const GpuFile& file) {
     file.reject("the card has both \"total_memory_bytes\" and \"total_memory_mib\"", "total_memory_mib", "keep one of them");
   const double most_bytes = std::ldexp(1, 44), least_bytes = std::ldexp(1, 28);
   const double total = file.number("total_memory_bytes", least_bytes, most_bytes, static_cast<double>(base.total_memory_bytes), true);
-  gpu.total_memory_bytes =
-      static_cast<uint64_t>(file.number("total_memory_mib", least_bytes / kMiB, most_bytes / kMiB, total / kMiB) * kMiB);
+  gpu.total_memory_bytes = static_cast<uint64_t>(
+      file.number("total_memory_mib", least_bytes / kBytesOfMiB, most_bytes / kBytesOfMiB, total / kBytesOfMiB) * kBytesOfMiB);
   if (file.has("total_memory_measured") && !file.entry["total_memory_measured"].is_boolean())
     file.reject("\"total_memory_measured\" is neither true nor false", "total_memory_measured");
   gpu.total_memory_measured = file.entry.value("total_memory_measured", false);

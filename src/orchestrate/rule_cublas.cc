@@ -4,12 +4,11 @@
 
 #include <unordered_set>
 
+#include "src/base/bytes.h"
 #include "src/orchestrate/rules.h"
 
 namespace gpucast {
 namespace {
-
-constexpr int64_t kKiB = 1024;
 
 // at::cuda::getChosenWorkspaceSize(): ":4096:2:16:8", and on Hopper 32 MiB.
 int64_t handle_workspace_bytes(const Gpu& gpu) { return gpu.compute_major == 9 ? 32768 * kKiB : (2 * 4096 + 8 * 16) * kKiB; }

@@ -7,6 +7,8 @@
 //   segment_alloc, segment_map             -> part of the allocation that follows
 //   oom                                    -> an allocation that failed
 //
+// A capture's marks say where private pools are used: begin_pool, end_pool, release_pool.
+//
 // A free of a block that is not in use, and an end of a free that was never requested, give no op: events are missing there.
 
 #include <algorithm>
@@ -27,11 +29,16 @@ static_assert(static_cast<int>(BlockState::pending_free) == static_cast<int>(Sna
 static_assert(static_cast<int>(BlockState::inactive) == static_cast<int>(SnapshotBlockState::inactive));
 
 bool is_release(EventKind kind) { return kind == EventKind::segment_free || kind == EventKind::segment_unmap; }
+bool is_pool(OpKind kind) { return kind == OpKind::begin_pool || kind == OpKind::end_pool || kind == OpKind::release_pool; }
 bool is_growth(EventKind kind) { return kind == EventKind::segment_alloc || kind == EventKind::segment_map; }
 
 class Converter {
  public:
-  explicit Converter(const Trace& trace) : trace_(trace), events_(trace.events), never_gives_back_(never_gives_back(trace)) {}
+  explicit Converter(const Trace& trace) : trace_(trace), events_(trace.events), never_gives_back_(never_gives_back(trace)) {
+    for (const Mark& mark : trace.marks) {
+      if (mark.pool != 0) pool_marks_.push_back(&mark);
+    }
+  }
 
   History convert() {
     out_.path = trace_.path;
@@ -50,7 +57,20 @@ class Converter {
     }
     out_.actions.reserve(events_.size());
     out_.ops.reserve(events_.size() / 2);
-    for (size_t i = 0; i < events_.size();) i = one_op(i);
+    for (size_t i = 0; i < events_.size();) {
+      use_pools(i);
+      const size_t end = one_op(i);
+      for (; i < end; ++i) {
+        allocs_ += events_[i].kind == EventKind::alloc ? 1 : 0;
+        frees_ += events_[i].kind == EventKind::free_requested ? 1 : 0;
+      }
+    }
+    // A pool has a state for every stream.
+    if (pool_uses_.size() * out_.streams.size() > kMaxPoolStreams) {
+      for (AllocOp& made : out_.ops) {
+        if (is_pool(made.kind)) made.kind = OpKind::nothing;
+      }
+    }
     out_.first_action.push_back(static_cast<uint32_t>(out_.actions.size()));
     return std::move(out_);
   }
@@ -88,6 +108,24 @@ class Converter {
     const bool collects = trace.process.alloc_conf.find("garbage_collection_threshold") != std::string::npos;
     const auto& stats = trace.end.torch_stats;
     return stats && stats->alloc_retries == 0 && stats->ooms == 0 && counted && !collects;
+  }
+
+  // The pool marks that come before event `at`. A mark's position among segment events, which no mark counts, comes from its time.
+  void use_pools(size_t at) {
+    for (; next_pool_mark_ < pool_marks_.size(); ++next_pool_mark_) {
+      const Mark& mark = *pool_marks_[next_pool_mark_];
+      if (mark.allocs > allocs_ || mark.frees > frees_) return;
+      if (is_release(events_[at].kind) && events_[at].time_us < mark.time_us) return;
+      const bool captures = mark.kind == MarkKind::capture_begin;
+      const OpKind kind = captures || mark.kind == MarkKind::pool_begin ? OpKind::begin_pool
+                          : mark.kind == MarkKind::pool_end             ? OpKind::end_pool
+                                                                        : OpKind::release_pool;
+      int64_t& uses = pool_uses_[mark.pool];
+      if (kind == OpKind::release_pool && uses == 0) continue;
+      uses += kind == OpKind::begin_pool ? 1 : kind == OpKind::release_pool ? -1 : 0;
+      out_.ops.push_back({.kind = kind, .stream = captures ? kCapturedStreams : AllocOp::kEveryStream, .id = mark.pool});
+      out_.first_action.push_back(static_cast<uint32_t>(out_.actions.size()));
+    }
   }
 
   // Reads the events of one op, from event `at`; returns the index of the next op's first event.
@@ -178,7 +216,7 @@ class Converter {
     const auto found = std::find(out_.streams.begin(), out_.streams.end(), handle);
     last_stream_ = static_cast<StreamIndex>(found - out_.streams.begin());
     if (found == out_.streams.end()) {
-      if (out_.streams.size() == AllocOp::kEveryStream) return last_stream_ = 0;
+      if (out_.streams.size() == kCapturedStreams) return last_stream_ = 0;
       out_.streams.push_back(handle);
     }
     return last_stream_;
@@ -194,12 +232,17 @@ class Converter {
     return id;
   }
 
+  static constexpr size_t kMaxPoolStreams = 1'000'000;
   static constexpr uint32_t kUnknown = UINT32_MAX - 1;  // freed while not in use
   const Trace& trace_;
   const std::vector<AllocatorEvent>& events_;
   const bool never_gives_back_;
   History out_;
-  Ids in_use_, waiting_;  // waiting: freed, but another stream is not done with them
+  std::vector<const Mark*> pool_marks_;
+  size_t next_pool_mark_ = 0;
+  std::map<uint32_t, int64_t> pool_uses_;  // by pool
+  int64_t allocs_ = 0, frees_ = 0;         // events so far
+  Ids in_use_, waiting_;                   // waiting: freed, but another stream is not done with them
   StreamIndex last_stream_ = 0;
 };
 

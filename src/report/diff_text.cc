@@ -14,7 +14,7 @@
 namespace gpucast {
 namespace {
 
-constexpr size_t kMostRows = 20, kMostCategories = 4, kCellColumns = 9, kSumColumns = 42;
+constexpr size_t kMostRows = 20, kMostChangedCategories = 4, kCellColumns = 9, kSumColumns = 42;
 
 std::string signed_mib(int64_t bytes) { return bytes == 0 ? "." : (bytes > 0 ? "+" : "") + mib(bytes); }
 
@@ -75,7 +75,7 @@ Columns columns_of(const Diff& d, const std::vector<DiffRow>& rows) {
   std::sort(changed.begin(), changed.end());
   Columns out;
   for (size_t i = 0; i < changed.size(); ++i) {
-    const bool shares = changed.size() > kMostCategories && i >= kMostCategories - 1;
+    const bool shares = changed.size() > kMostChangedCategories && i >= kMostChangedCategories - 1;
     (shares ? out.shared : out.own).push_back(changed[i].second);
   }
   return out;

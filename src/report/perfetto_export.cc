@@ -531,6 +531,10 @@ class Writer {
       case MarkKind::step:
       case MarkKind::tensors:
       case MarkKind::stats_reset:
+      case MarkKind::capture_begin:
+      case MarkKind::pool_begin:
+      case MarkKind::pool_end:
+      case MarkKind::pool_release:
       case MarkKind::other:
         break;
     }

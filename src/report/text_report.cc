@@ -21,7 +21,7 @@ namespace gpucast {
 namespace {
 
 constexpr size_t kMostWarnings = 6, kMostSteps = 5, kMostWarningLines = 3;
-constexpr int64_t kMostCards = 12;  // of each verdict
+constexpr int64_t kMostNamedCards = 12;  // of each verdict
 
 void write_verdict(const Prediction& p, TextWriter* out) {
   for (const FailedRank& failed : p.failed_ranks)
@@ -242,12 +242,12 @@ void write_cards(const Prediction& p, TextWriter* out) {
       if (card.verdict != verdict) continue;
       // The cards are in the order of their memory: the ones near the limit are named.
       const int64_t at = listed++;
-      if (verdict == Verdict::fits ? at >= kMostCards : at < count - kMostCards) continue;
+      if (verdict == Verdict::fits ? at >= kMostNamedCards : at < count - kMostNamedCards) continue;
       names += fmt::format("{}{}{}", names.empty() ? "" : ", ", card.gpu, card.same_capability ? "" : "*");
       other = other || !card.same_capability;
     }
     const char* others = verdict == Verdict::fits ? "more memory" : "less memory";
-    if (count > kMostCards) names += fmt::format(" and {} with {}", count - kMostCards, others);
+    if (count > kMostNamedCards) names += fmt::format(" and {} with {}", count - kMostNamedCards, others);
     if (!names.empty()) out->wrapped(fmt::format("  {:<14}", what), names);
   };
   list("fits", Verdict::fits);

@@ -7,19 +7,19 @@ namespace gpucast {
 namespace {
 
 // A recurrent network's sizes. Each step of each layer multiplies its inputs, of all steps at once, and the state of the step before.
-struct Sizes {
+struct RecurrentSizes {
   double steps, batch, directions, gates, hidden;  // steps: of all layers; gates: numbers of all gates
   double inputs;                                   // of a layer, on average
 };
 
-Sizes sizes_of(const Operation& operation) {
+RecurrentSizes recurrent_sizes(const Operation& operation) {
   const GemmShape& step = operation.gemm;
-  Sizes out{static_cast<double>(std::max<int64_t>(1, operation.rows)),
-            static_cast<double>(step.m),
-            static_cast<double>(std::max<int64_t>(1, step.batch)),
-            static_cast<double>(step.n),
-            static_cast<double>(step.k),
-            0};
+  RecurrentSizes out{static_cast<double>(std::max<int64_t>(1, operation.rows)),
+                     static_cast<double>(step.m),
+                     static_cast<double>(std::max<int64_t>(1, step.batch)),
+                     static_cast<double>(step.n),
+                     static_cast<double>(step.k),
+                     0};
   const double weights = operation.flops / (2 * out.steps * out.batch);  // of a layer
   out.inputs = std::max(1.0, weights / (out.directions * out.gates) - out.hidden);
   return out;
@@ -36,20 +36,20 @@ double product_ns(const Operation& operation, double batch, double m, double n, 
 }
 
 // A step's kernel that computes the gates and the state, or their gradients.
-double cell_ns(const Operation& operation, const Sizes& s, double passes, const CardRates& card) {
+double cell_ns(const Operation& operation, const RecurrentSizes& s, double passes, const CardRates& card) {
   const double bytes = passes * s.batch * s.directions * (2 * s.gates + 3 * s.hidden) * operation.element_bytes;
   return card.bytes[OperationKind::recurrent].floor_ns + 1e9 * bytes / card.l2_bytes_per_s;
 }
 
 // The inputs' products. Several layers run side by side: each begins with the first steps of the layer before, so the steps' inputs are
 // multiplied a few at a time (cuDNN 9.19).
-double inputs_ns(const Operation& operation, const Sizes& s, double steps_at_once, double n, double k, const CardRates& card) {
+double inputs_ns(const Operation& operation, const RecurrentSizes& s, double steps_at_once, double n, double k, const CardRates& card) {
   const double products = operation.layers > 1 ? std::max(1.0, std::round(s.steps / steps_at_once)) : 1;
   return products * product_ns(operation, 1, s.steps / products * s.batch, n, k, card);
 }
 
 // The sums of the biases' gradients: a block of threads has 32 columns. GRU's four sums wait for one another, LSTM's go together.
-double bias_sums_ns(const Operation& operation, const Sizes& s, const RecurrentConstants& c, const CardRates& card) {
+double bias_sums_ns(const Operation& operation, const RecurrentSizes& s, const RecurrentConstants& c, const CardRates& card) {
   const double blocks = std::min<double>(card.multiprocessors, std::ceil(s.hidden / 32));
   const double waits = s.gates == 3 * s.hidden ? 4 : 1;
   const double bytes = waits * s.steps * s.batch * s.directions * s.gates * operation.element_bytes;
@@ -73,7 +73,7 @@ Estimate unsized_time(const Operation& operation, const CardRates& card) {
 Estimate recurrent_time(const Operation& operation, const CardRates& card) {
   if (operation.gemm.m <= 0 || operation.gemm.n <= 0 || operation.gemm.k <= 0) return unsized_time(operation, card);
   const RecurrentConstants& c = card.recurrent[operation.precision];
-  const Sizes s = sizes_of(operation);
+  const RecurrentSizes s = recurrent_sizes(operation);
   double at_once_ns = 0, step_ns = 0;
   switch (operation.pass) {
     case Pass::weight_gradient:

@@ -20,7 +20,11 @@ MarkKind mark_kind(std::string_view name) {
                                                                      {"step", MarkKind::step},
                                                                      {"tensors", MarkKind::tensors},
                                                                      {"exception", MarkKind::exception},
-                                                                     {"stats_reset", MarkKind::stats_reset}};
+                                                                     {"stats_reset", MarkKind::stats_reset},
+                                                                     {"capture_begin", MarkKind::capture_begin},
+                                                                     {"pool_begin", MarkKind::pool_begin},
+                                                                     {"pool_end", MarkKind::pool_end},
+                                                                     {"pool_release", MarkKind::pool_release}};
   for (const auto& [text, kind] : kNames) {
     if (text == name) return kind;
   }
@@ -97,6 +101,15 @@ const char* read_mark(Reading& reading, Elements& elements) {
       ok = elements.integer(&mark.step);
       if (ok && (!elements.size(&mark.cpu_us) || mark.cpu_us > kLastNs / 1000)) mark.cpu_us = 0;
       break;
+    case MarkKind::capture_begin:
+    case MarkKind::pool_begin:
+    case MarkKind::pool_end:
+    case MarkKind::pool_release: {
+      int64_t pool = 0;
+      ok = elements.integer(&pool) && pool > 0 && pool <= UINT32_MAX;
+      mark.pool = static_cast<uint32_t>(ok ? pool : 0);
+      break;
+    }
     case MarkKind::exception: {
       std::string_view what;
       if (elements.text(&what)) mark.text = reading.trace.strings.intern(what);

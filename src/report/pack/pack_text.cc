@@ -20,7 +20,7 @@ constexpr size_t kPackRows = 20;
 std::string gib(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30)); }
 
 // "82.4 ms", "3 min 5 s", "7 h 12 min", "2 d 3 h".
-std::string long_time_text(double ns) {
+std::string span_text(double ns) {
   const int64_t s = std::llround(ns / 1e9);
   if (ns < 0.5) return "0 s";
   if (s < 120) return time_text(ns);
@@ -86,7 +86,7 @@ std::string contention_text(const PackReport& report, const ContendingPair& pair
 }
 
 std::string goal_text(pack::Goal goal, double value) {
-  return goal == pack::Goal::cost ? fmt::format("{:.2f} h of cards", value) : long_time_text(value);
+  return goal == pack::Goal::cost ? fmt::format("{:.2f} h of cards", value) : span_text(value);
 }
 
 void write_best(TextWriter& out, const pack::BestPlan& best) {
@@ -143,7 +143,7 @@ void write_jobs(TextWriter& out, const PackReport& report) {
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown), order.end(), [&](size_t a, size_t b) {
     return std::tuple(rank(a), report.plan.jobs[a].start_ns, a) < std::tuple(rank(b), report.plan.jobs[b].start_ns, b);
   });
-  const auto since = [&](int64_t ns) { return long_time_text(static_cast<double>(ns - report.plan.first_arrival_ns)); };
+  const auto since = [&](int64_t ns) { return span_text(static_cast<double>(ns - report.plan.first_arrival_ns)); };
   for (size_t at = 0; at < shown; ++at) {
     const size_t i = order[at];
     const pack::Placement& placed = report.plan.jobs[i];
@@ -184,13 +184,13 @@ std::string pack_text(const PackReport& report, bool colour) {
   if (report.together) write_together(out, report);
   const int64_t all = static_cast<int64_t>(report.jobs.size());
   out.line(out.bold(fmt::format("{} of {} jobs done in {} on {} ({}, policy {}{})", plan.finished, all,
-                                long_time_text(static_cast<double>(plan.makespan_ns)), cards_of(report), pack::sharing_mode_name(plan.mode),
+                                span_text(static_cast<double>(plan.makespan_ns)), cards_of(report), pack::sharing_mode_name(plan.mode),
                                 plan.policy, plan.fair ? ", fair" : "")));
   out.wrapped("  rule             ", pack::find_policy(plan.policy).rule);
   if (report.best) write_best(out, *report.best);
-  out.format("  arrival to end   mean {}, median {}, 99th percentile {}", long_time_text(plan.mean_jct_ns), long_time_text(plan.p50_jct_ns),
-             long_time_text(plan.p99_jct_ns));
-  out.format("  queueing         mean {}, 99th percentile {}", long_time_text(plan.mean_queue_ns), long_time_text(plan.p99_queue_ns));
+  out.format("  arrival to end   mean {}, median {}, 99th percentile {}", span_text(plan.mean_jct_ns), span_text(plan.p50_jct_ns),
+             span_text(plan.p99_jct_ns));
+  out.format("  queueing         mean {}, 99th percentile {}", span_text(plan.mean_queue_ns), span_text(plan.p99_queue_ns));
   out.format("  slowdown         {:.2f} times as long as alone, on average", plan.mean_slowdown);
   out.format("  cards            {} of the time with a job; NVML {}, occupancy {}", percent(plan.utilization), percent(plan.nvml),
              percent(plan.occupancy));

@@ -22,7 +22,7 @@ using std::string_literals::operator""s;
 std::vector<std::string> g_questions;
 
 // An operator takes 4 ms; "aten::host" has nothing on the card. A kernel outside of operators takes 1 ms, a call 2 ms.
-std::string answer(const std::string& question) {
+std::string operator_answer(const std::string& question) {
   g_questions.push_back(question);
   if (question.starts_with("operator aten::host")) return "none\n";
   if (question.starts_with("operator")) return "4000000 0 1\n";
@@ -34,7 +34,7 @@ class OperatorLaunches : public testing::Test {
  protected:
   void SetUp() override {
     g_questions.clear();
-    start_clock(ClockMode::warp, answer);
+    start_clock(ClockMode::warp, operator_answer);
     begin_ = event_create(0);
     end_ = event_create(0);
     // The host is far ahead of the card, however slow the machine is.

@@ -71,6 +71,11 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, c
     const std::string word = argv[i];
     const std::string typed = word.substr(0, word.find('='));
     if (typed.rfind("--", 0) != 0 || std::find(names.begin(), names.end(), typed) != names.end()) continue;
+    const bool card = typed == "--card" || typed == "--cards" || typed == "--device";
+    if (card && std::find(names.begin(), names.end(), "--gpu") != names.end()) {
+      hint = "did you mean '--gpu'?";
+      continue;
+    }
     if (auto near = did_you_mean(typed, names)) hint = fmt::format("did you mean '{}'?", *near);
   }
   return Error(message, "", hint);

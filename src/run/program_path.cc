@@ -44,20 +44,20 @@ bool is_program(const fs::path& path) {
 std::string find_program(const std::string& program) {
   std::error_code unreadable;
   const bool is_file = fs::is_regular_file(program, unreadable);
-  const std::string hint_run = fmt::format("gpucast run -- python {}", program);
+  const std::string python_hint = fmt::format("a script needs its Python: -- python {}", program);
   if (program.find('/') != std::string::npos) {
     if (is_program(program)) return program;
     if (fs::is_directory(program, unreadable)) throw Error(fmt::format("'{}' is a folder, not a command", program));
     if (!is_file) throw Error(fmt::format("no such command: '{}'", program), "", "check the path");
     throw Error(fmt::format("'{}' is not executable", program), "",
-                program.ends_with(".py") ? hint_run : fmt::format("chmod +x {}", program));
+                program.ends_with(".py") ? python_hint : fmt::format("chmod +x {}", program));
   }
   std::istringstream path(environment_or("PATH", kUsualPath));
   for (std::string folder; std::getline(path, folder, ':');) {
     std::string candidate = (folder.empty() ? std::string(".") : folder) + "/" + program;
     if (is_program(candidate)) return candidate;
   }
-  if (program.ends_with(".py")) throw Error(fmt::format("no such command: '{}'", program), "", hint_run);
+  if (program.ends_with(".py")) throw Error(fmt::format("no such command: '{}'", program), "", python_hint);
   if (program == "python" && is_program("/usr/bin/python3")) {
     throw Error("no such command: 'python'", "", "did you mean 'python3'? Or activate the environment that holds PyTorch");
   }

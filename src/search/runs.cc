@@ -1,11 +1,13 @@
 #include "src/search/runs.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <map>
@@ -13,6 +15,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/json.h"
+#include "src/base/say.h"
 #include "src/base/user_folder.h"
 #include "src/run/batch_results.h"
 #include "src/run/child_process.h"
@@ -22,6 +25,8 @@
 
 namespace gpucast::search {
 namespace {
+
+constexpr int kSilentMs = 30'000;  // no run ended for so long: a line says that they go on
 
 volatile std::sig_atomic_t batch_pid = 0;
 volatile std::sig_atomic_t interrupts = 0;
@@ -99,7 +104,15 @@ class Runs::Batch {
   // The next result, of any job.
   Json receive() {
     size_t end = 0;
+    const auto begin = std::chrono::steady_clock::now();
     while ((end = buffer_.find('\n')) == std::string::npos) {
+      pollfd result{results_.get(), POLLIN, 0};
+      if (poll(&result, 1, kSilentMs) == 0) {
+        const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+        say("{}gpucast: {} {}, for {:.0f} s so far\n", isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "", waiting_,
+            waiting_ == 1 ? "run goes on" : "runs go on or wait", waited.count());
+        continue;
+      }
       std::array<char, 1 << 16> part;
       const ssize_t size = read(results_.get(), part.data(), part.size());
       if (size < 0 && errno == EINTR) continue;

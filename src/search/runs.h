@@ -30,9 +30,10 @@ class Runs {
   Runs(const Runs&) = delete;
   Runs& operator=(const Runs&) = delete;
 
-  // In the order of `specs`; equal ones run once. A run that fails is a result; one whose network port was taken, as by another run, is
-  // made again alone, and from then on runs take turns. Throws Interrupted (Ctrl-C: everything that was started is ended, and what is done
-  // stays in the cache) and Error (the cache cannot be written).
+  // In the order of `specs`; equal ones run once. Where none ends for half a minute, a line on standard error says that they go on. A run
+  // that fails is a result; one whose network port was taken, as by another run, is made again alone, and from then on runs take turns.
+  // Throws Interrupted (Ctrl-C: everything that was started is ended, and what is done stays in the cache) and Error (the cache cannot be
+  // written).
   std::vector<Run> run(const std::vector<RunSpec>& specs);
   Run run(const RunSpec& spec) { return run(std::vector{spec}).front(); }
 

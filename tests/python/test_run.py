@@ -49,13 +49,14 @@ def test_no_such_command(gpucast_bin):
 @pytest.mark.once
 def test_script_named_as_command(gpucast_bin, tmp_path):
     (tmp_path / "train.py").write_text("print(1)")
-    expect_error(run(gpucast_bin, "--", "train.py", cwd=tmp_path), "no such command: 'train.py'", "gpucast run -- python train.py")
+    expect_error(run(gpucast_bin, "--", "train.py", cwd=tmp_path), "no such command: 'train.py'", "-- python train.py")
     expect_error(run(gpucast_bin, "--", "./train.py", cwd=tmp_path), "'./train.py' is not executable", "python ./train.py")
 
 
 @pytest.mark.once
 def test_unknown_gpu(gpucast_bin):
     expect_error(run(gpucast_bin, "--gpu", "rtx3061", "--", "true"), "'rtx3061'", "did you mean 'rtx3060'?")
+    expect_error(run(gpucast_bin, "--card", "rtx3060", "--", "true"), "--card", "did you mean '--gpu'?")
     expect_error(run(gpucast_bin, "--gpu", "rtx306", "--", "true"), "'rtx306' may be any of several GPUs: rtx3060, ")
 
 

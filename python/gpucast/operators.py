@@ -92,6 +92,7 @@ _VIEWS = frozenset(
 _LONGEST_NS = 10**15
 
 _OBSERVED_S = 60  # the longest observation
+_MOST_AGAIN = 3  # steps observed because an evaluation was in the one before
 _MOST_CALLS = 300_000  # the most calls written as lines
 
 _running = False
@@ -104,6 +105,9 @@ _window = False  # our profiler runs only for a capture
 _captured = False  # a capture was in the observed step
 _step = 0
 _evaluated = 0  # forwards without gradients, before the script trains
+_evaluations = 0  # the same in the step that is observed now, of a script that trains
+_least_evaluations = 0  # the same, of `_result`
+_again = 0  # steps observed so far because of them
 _after_pass = False  # what is observed lies between two backward passes of a script without an optimizer
 _observed = None  # the number of that step, and its marks
 when_observed = None  # called when that step has ended
@@ -215,9 +219,11 @@ def _giving_way(real):
 def before_forward(evaluation):
     """A run of one step is observed from its first forward on. A step of very many forwards would fill the memory: then we give up.
     Without an optimizer, a forward without gradients is a step: the second is observed, or the first if one step is wanted."""
-    global _off, _evaluated, _result
+    global _off, _evaluated, _evaluations, _result
     if steps.in_backward():  # a checkpoint's second forward: the profiler begins and ends outside of autograd
         return
+    if _running and evaluation and steps.counter.trains():
+        _evaluations += 1
     if _evaluated and steps.counter.trains():  # that was not a step
         _evaluated, _result = 0, None
         _results.clear()
@@ -298,21 +304,42 @@ def note_step(step):
 
 @patching.guard("operators")
 def after_step(taken):
-    """The second step is observed, when optimizers have their state; or the first, if it is the only one."""
+    """The second step is observed, when optimizers have their state; or the first, if it is the only one. Of steps with evaluations, the one
+    with the fewest counts: a script may evaluate after its first step, and then seldom."""
+    global _again
     if _running and taken >= _step:
-        _end(True)
-        if _captured and taken < steps.wanted():
+        fewer = _end_if_fewer_evaluations()
+        goes_on = taken < steps.wanted()
+        if _captured and goes_on:
+            _begin(taken + 1, again=True)
+        elif _evaluations and fewer and goes_on and _again < _MOST_AGAIN:
+            _again += 1
             _begin(taken + 1, again=True)
     elif taken == 1 and steps.wanted() > 1:
         _begin(2)
 
 
+def _end_if_fewer_evaluations():
+    """Keeps what was observed, if it has fewer evaluations than what was kept before."""
+    global _result, _observed, _least_evaluations
+    before = (_result, _observed)
+    _end(True)
+    if _again and not _captured:
+        if _evaluations >= _least_evaluations:
+            _results.remove(_result)
+            _result, _observed = before
+            return False
+        _results.remove(before[0])
+    _least_evaluations = _evaluations
+    return True
+
+
 def _begin(step, again=False):
-    global _running, _step, _marks, _tf32, _latest_end, _captured
+    global _running, _step, _marks, _tf32, _latest_end, _captured, _evaluations
     _end_window()
     if _off or _running or (_result is not None and not again) or not _start_profiler():
         return
-    _running, _step, _captured = True, step, False
+    _running, _step, _captured, _evaluations = True, step, False, 0
     _latest_end = time.monotonic() + float(os.environ.get("GPUCAST_OBSERVE_S", _OBSERVED_S))
     _tf32 = {name: bool(patching.safely(getattr(process.torch._C, f"_get_{name}_allow_tf32"))) for name in ("cublas", "cudnn")}
     _marks = [process.recorder.mark("operators_begin", step), 0]

@@ -774,6 +774,8 @@ def _change(function, args, kwargs):
             return _keep_mask(function, args, kwargs, target)
         _shadows.pop(id(target), None)  # the mask was for the values before
     known = not _unknown(others, kwargs) and name not in _NOT_FOLLOWED and name not in _DRAWS
+    if name in _DRAWS and target.dtype in _whole and _is_followed(target):
+        return _draw_again(function, args, kwargs, shadow)
     if shadow is None:
         if known and name in ("copy_", "fill_", "zero_") and _is_followed(target):
             value = _torch.zeros(target.shape, dtype=target.dtype)
@@ -786,6 +788,15 @@ def _change(function, args, kwargs):
     else:
         _changing([shadow], lambda: _host_call(function, args, kwargs), _is_imagined(args, kwargs))
     return None
+
+
+def _draw_again(function, args, kwargs, shadow):
+    """The script draws new numbers in the tensor's place. What else shares its memory is forgotten."""
+    if shadow is not None:
+        shadow.group.valid = False
+    target, value = args[0], _torch.zeros(args[0].shape, dtype=args[0].dtype)
+    _host_call(function, args, kwargs, lambda tensor: value if tensor is target else _known(tensor))
+    _keep(target, value, _Group(_Drawn("drawn evenly")))
 
 
 def _change_rigid(function, args, kwargs, shadow):
@@ -1100,6 +1111,8 @@ def _counted(function, args, kwargs):
         values = (_host_value(function, args, kwargs) or (None,))[0]
     for mask, size in zip(masks, sizes):
         _core.gpucast_vgpu_note_count(mask.data_ptr(), size)  # autograd may count it again
+    if name == "masked_select":  # each element of the mask may select several
+        sizes = [sizes[0] * (_torch.broadcast_shapes(args[0].shape, args[1].shape).numel() // max(1, args[1].numel()))]
     return sizes, values, imagined
 
 

@@ -64,6 +64,22 @@ def test_each_launch_of_a_step_has_an_operator(gpucast, options, step):
     assert str([{"float32": [[4, 3, 16, 16], [768, 256, 16, 1]]}, {"float32": [[8, 3, 3, 3], [27, 9, 3, 1]]}]) in inputs
 
 
+EVALUATION = "(model.eval(), [torch.no_grad()(model)(torch.zeros(4, 3, 16, 16).cuda()) for _ in range(8)], model.train())"
+
+
+@pytest.mark.parametrize(
+    ("inside", "step"), [(f"step % 50 == 0 and {EVALUATION}", 3), (f"step % 2 == 0 and {EVALUATION}", 3), (EVALUATION, 2)]
+)
+def test_a_step_without_the_evaluation_after_the_first_step(gpucast, inside, step):
+    """A script that evaluates in every step keeps its second one."""
+    capture = gpucast(script(inside=inside)).capture
+    (record,) = capture.all("operators")
+    assert record["step"] == step
+    kinds = {line[1]: line[2] for line in capture.of("operator_kind")}
+    names = [kinds[line[1]] for line in capture.of("operator")]
+    assert names.count("aten::cudnn_convolution") == (9 if step == 2 else 1)
+
+
 def test_a_tensor_that_is_there_twice_says_so(gpucast):
     run = gpucast(script(inside="(model[0].weight * model[0].weight).add_(model[0].weight)"))
     once, again = ({"float32": [[8, 3, 3, 3], [27, 9, 3, 1], *word]} for word in ([], ["again"]))

@@ -424,3 +424,30 @@ def test_lengths_of_labels(gpucast):
     run = gpucast(SPEECH, "--until-end")
     assert run.code == 0, run.err
     assert run.report["steps"] == 3 and run.printed("words") == 4
+
+
+# As hlb-CIFAR10 crops pictures: a square of each, at a place that the card draws; one mask for all colours.
+CROPS = """
+import torch
+
+model = torch.nn.Conv2d(3, 8, 3).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    pictures = torch.randn(512, 3, 20, 20, device="cuda")
+    inside = []
+    for shape in ((1, 1, 20, 1), (1, 1, 1, 20)):
+        center = torch.empty(512, dtype=torch.long, device="cuda").random_(7, 12)
+        away = torch.arange(20, device="cuda").view(shape) - center.view(-1, 1, 1, 1)
+        inside.append((away >= -7) * (away <= 8))
+    crops = torch.masked_select(pictures, inside[0] * inside[1]).view(512, 3, 16, 16)
+    model(crops).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("crops=%d" % crops.numel())
+"""
+
+
+def test_squares_at_drawn_places(gpucast):
+    run = gpucast(CROPS, "--steps", "4")
+    assert run.code == 0, run.err
+    assert run.report["steps"] == 3 and run.printed("crops") == 512 * 3 * 16 * 16

@@ -136,7 +136,10 @@ JobResult judge_job(const Config& config, const Job& job, const JobRuns& runs, c
         captures[key] = std::move(*ranks);
       }
       out.cards.push_back(judge_card(job, captures[key], gpu, baseline.find(job.name, gpu)));
-      if (job.capture.empty()) out.cards.back().run_line = search::run_line(spec_of(config, job, gpu));
+      if (!job.capture.empty()) continue;
+      const search::RunSpec spec = spec_of(config, job, gpu);
+      out.cards.back().run_line = search::run_line(spec);
+      out.cards.back().time_line = search::time_line(spec);
     }
   } catch (const Error& error) {
     out.problem = problem_of(error);

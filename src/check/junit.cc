@@ -59,7 +59,7 @@ std::string case_output(const JobResult& job, const CardResult& card) {
     fmt::format_to(std::back_inserter(out), "{}: {}. {}\n", figure_words(limit.limit.figure), outcome_name(limit.outcome),
                    sentence_of(card, limit));
   for (const std::string& note : card.notes) out += note + "\n";
-  if (!card.run_line.empty()) out += run_words(job, card) + "\n";
+  if (!card.run_line.empty()) out += in_folder(job, card.run_line) + "\n";
   return out;
 }
 

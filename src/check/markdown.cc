@@ -50,7 +50,7 @@ void write_grown_table(const CheckResult& result, const JobResult& job, const Ca
                    category_changes(*card.growth, grown.row), line.empty() ? "" : markdown_code(line));
   }
   if (card.grown.empty()) *out += "\nNo module holds more at the peak of allocated.\n";
-  if (!card.run_line.empty()) fmt::format_to(std::back_inserter(*out), "\nLook closer: {}\n", markdown_code(run_words(job, card)));
+  if (!card.run_line.empty()) fmt::format_to(std::back_inserter(*out), "\nLook closer: {}\n", markdown_code(in_folder(job, card.run_line)));
   *out += "\n</details>\n";
 }
 

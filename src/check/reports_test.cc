@@ -166,5 +166,16 @@ TEST(CheckReports, EachFormNamesTheRank) {
   EXPECT_EQ(where_words(result.jobs[0], card, card.limits[1]), "a<b on l4, cuda:1");
 }
 
+TEST(CheckReports, ALimitOfTheStepsTimeNamesTheCommandThatShowsIt) {
+  CheckResult result = mixed_result();
+  JobResult& job = result.jobs.front();
+  job.job.folder = "gpucast run x";
+  CardResult& card = job.cards.front();
+  card.time_line = "gpucast time --gpu l4 -- python train.py";
+  card.limits = {{{Figure::step_time, "1ms", 0, 0, {7, 12}}, Outcome::broken, "2 ms", "1 ms", "A step is longer", JobRank()}};
+  const std::string text = check_text(result, false);
+  EXPECT_NE(text.find("look closer: cd 'gpucast run x' && gpucast time --gpu l4 -- python train.py\n"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace gpucast::check

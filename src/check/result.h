@@ -52,6 +52,7 @@ struct CardResult {
   std::vector<GrownModule> grown;  // the largest growth first
   std::vector<std::string> notes;  // whole sentences
   std::string run_line;            // the command that shows more; "" for a capture file
+  std::string time_line;           // the same of the step's time
 };
 
 struct JobResult {

@@ -100,8 +100,7 @@ void write_failures(const CheckResult& result, const JobResult& job, const CardR
       *shown = &card;
     }
   }
-  std::string command = run_words(job, card);
-  if (const size_t at = command.find("gpucast run "); !memory && at != std::string::npos) command.replace(at, 11, "gpucast time");
+  const std::string command = in_folder(job, memory ? card.run_line : card.time_line);
   if (!command.empty()) out->format("  look closer: {}", printable(command));
   if (growth) out->format("  on purpose:  gpucast check --update-baseline, and commit {}", result.baseline);
 }

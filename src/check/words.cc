@@ -80,9 +80,9 @@ std::string problem_words(const run::JobProblem& problem) {
   return out;
 }
 
-std::string run_words(const JobResult& job, const CardResult& card) {
-  if (card.run_line.empty()) return "";
-  return job.job.folder.empty() ? card.run_line : fmt::format("cd {} && {}", shell_quote({job.job.folder}), card.run_line);
+std::string in_folder(const JobResult& job, const std::string& line) {
+  if (line.empty() || job.job.folder.empty()) return line;
+  return fmt::format("cd {} && {}", shell_quote({job.job.folder}), line);
 }
 
 }  // namespace gpucast::check

@@ -31,7 +31,7 @@ std::string line_words(const CheckResult& result, const JobResult& job, const Gr
 // "no such file (train.py); to do: name a file".
 std::string problem_words(const run::JobProblem& problem);
 
-// "gpucast run --gpu l4 -- python train.py", in the job's folder.
-std::string run_words(const JobResult& job, const CardResult& card);
+// A line such as "gpucast run --gpu l4 -- python train.py", in the job's folder. "": there is none.
+std::string in_folder(const JobResult& job, const std::string& line);
 
 }  // namespace gpucast::check

@@ -80,6 +80,7 @@ TEST(RunLine, CanBePasted) {
   spec.what_ifs = {"bf16"};
   spec.world_size = 8;
   EXPECT_EQ(run_line(spec), "env 'A=x y' -u B gpucast run --gpu l4 --world-size 8 --what-if bf16 -- python train.py --config=c.yaml");
+  EXPECT_EQ(time_line(spec), "env 'A=x y' -u B gpucast time --gpu l4 --world-size 8 -- python train.py --config=c.yaml");
 }
 
 }  // namespace

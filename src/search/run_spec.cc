@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "src/base/command_words.h"
 
 namespace gpucast::search {
@@ -32,7 +35,10 @@ std::string rank_options(const RunSpec& spec) {
   return out;
 }
 
-std::string run_line(const RunSpec& spec) {
+namespace {
+
+// "env NAME=value gpucast time --gpu l4 --gpus 2".
+std::vector<std::string> words_until_card(const RunSpec& spec, const char* subcommand) {
   std::vector<std::string> words;
   if (!spec.environment.empty()) words.emplace_back("env");
   for (const auto& [name, value] : spec.environment) {
@@ -42,16 +48,34 @@ std::string run_line(const RunSpec& spec) {
       words.insert(words.end(), {"-u", name});
     }
   }
-  words.insert(words.end(), {"gpucast", "run", "--gpu", spec.gpu});
+  words.insert(words.end(), {"gpucast", subcommand, "--gpu", spec.gpu});
   if (spec.gpus > 0) words.insert(words.end(), {"--gpus", std::to_string(spec.gpus)});
   if (spec.world_size > 0) words.insert(words.end(), {"--world-size", std::to_string(spec.world_size)});
   if (!spec.ranks.empty()) words.insert(words.end(), {"--ranks", spec.ranks});
-  if (!spec.steps.empty()) words.insert(words.end(), {"--steps", spec.steps});
-  if (spec.enforce_capacity) words.emplace_back("--enforce-capacity");
-  for (const std::string& what_if : spec.what_ifs) words.insert(words.end(), {"--what-if", what_if});
+  return words;
+}
+
+std::string with_command(std::vector<std::string> words, const RunSpec& spec) {
   words.emplace_back("--");
   words.insert(words.end(), spec.command.begin(), spec.command.end());
   return shell_quote(words);
+}
+
+}  // namespace
+
+std::string run_line(const RunSpec& spec) {
+  std::vector<std::string> words = words_until_card(spec, "run");
+  if (!spec.steps.empty()) words.insert(words.end(), {"--steps", spec.steps});
+  if (spec.enforce_capacity) words.emplace_back("--enforce-capacity");
+  for (const std::string& what_if : spec.what_ifs) words.insert(words.end(), {"--what-if", what_if});
+  return with_command(std::move(words), spec);
+}
+
+std::string time_line(const RunSpec& spec) {
+  std::vector<std::string> words = words_until_card(spec, "time");
+  const bool is_number = !spec.steps.empty() && std::ranges::all_of(spec.steps, [](char c) { return c >= '0' && c <= '9'; });
+  if (is_number) words.insert(words.end(), {"--steps", spec.steps});
+  return with_command(std::move(words), spec);
 }
 
 }  // namespace gpucast::search

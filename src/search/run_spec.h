@@ -32,5 +32,7 @@ run::Job job_of(const RunSpec& spec, const std::string& output);
 
 // The line that the user can paste: "gpucast run --gpu l4 -- python train.py --batch 8".
 std::string run_line(const RunSpec& spec);
+// The same for the step's time: "gpucast time --gpu l4 -- python train.py --batch 8". It takes no what-ifs, and only a number of steps.
+std::string time_line(const RunSpec& spec);
 
 }  // namespace gpucast::search

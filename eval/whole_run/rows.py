@@ -204,7 +204,7 @@ def hysts(name, card, options, measured_s, lengths, steps, **row):
         source="https://github.com/hysts/pytorch_image_classification#readme",
         card=card,
         measured_s=measured_s,
-        command=f"bash -c 'rm -rf OUT && python SCRIPTS/run_older.py train.py {options} train.use_apex False train.output_dir OUT'",
+        command=f"python SCRIPTS/run_older.py train.py {options} train.use_apex False train.output_dir OUT",
         software="PyTorch of 2018 to 2020",
         lengths=lengths,
         precision="fp32",

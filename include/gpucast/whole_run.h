@@ -34,7 +34,7 @@ struct WholeRunWanted {
 };
 
 // `record`: what python/gpucast/whole_run.py wrote, JSON. `step`: the predicted time of a training step, with its batch. Throws Error if
-// the record cannot be read, or has no training step.
+// the record cannot be read, or has no training step, or if an exception ended the script.
 WholeRun whole_run(std::string_view record, const TimeRange& step, const WholeRunWanted& wanted);
 
 // Training and evaluation have the power of a step, all other parts have the power of an idle card. Errors of the time are not in the

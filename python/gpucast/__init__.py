@@ -52,15 +52,16 @@ Each module imports only modules further down in this list; lower ones call high
     operators         the operators of one step, with their shapes
     pools             private pools of the allocator: CUDA graphs, torch.cuda.MemPool
     tensors           the addresses of named tensors
+    whole_run         `gpucast time --run`: what happens when in a training with fewer batches
     steps             counts optimizer steps
     places            the lines of the user's files that train, under what-ifs
     unobserved        a few more steps after the capture, without hooks: the host's time
-    whole_run         `gpucast time --run`: what happens when in a training with fewer batches
     unwritten_files   files that stand for unwritten checkpoints until the script ends
     patching          replaces PyTorch's functions; guards
     process           the state of this process's capture; all other modules read it
     recorder          marks, modules and tensors, kept in memory until the end
     cudnn             the user's own cuDNN: which one can be asked for workspaces
+    made_files        what the script writes, in a run that leaves no files
     libraries         puts the virtual GPU's libraries in place before PyTorch asks for NVIDIA's
     session           the files for messages between this process and the supervisor
 

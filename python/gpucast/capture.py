@@ -39,6 +39,7 @@ from . import (
     unobserved,
     values,
     what_if,
+    whole_run,
 )
 
 _versions = {}  # of the libraries that this PyTorch is built for
@@ -131,6 +132,12 @@ def after_checkpoint_writer(name, module):
     if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
         checkpoints.patch_writer(name, module)
         horizon.patch_trainer(name, module)
+    after_training_loop(name, module)
+
+
+def after_training_loop(name, module):
+    if process.state in (process.WATCHING, process.CLOCKED) and whole_run.wanted():
+        whole_run.patch(name, module)
 
 
 def after_inductor(name, module):

@@ -4,7 +4,7 @@ import json
 import os
 import struct
 
-from . import initialisation, patching, process, unwritten_files, whole_run
+from . import initialisation, made_files, patching, process, unwritten_files, whole_run
 
 _unwritten = []
 _torch = None
@@ -103,6 +103,7 @@ def not_saving(real, write=None):
                     unwritten_files.stand_for(os.fspath(path), lambda path: write(path, what))
                 return None
         initialisation.draw()
+        made_files.note(args[1] if len(args) > 1 else None)
         return real(*args, **kwargs)
 
     return save

@@ -59,6 +59,7 @@ def install(torch):
     atexit.register(_tell_warnings, os.getpid())
     if whole_run.wanted():
         whole_run.install(torch, _host_ns)
+        ending.watch_for_exceptions()
         atexit.register(_end_whole_run, os.getpid())
         ending.watch_for_os_exit(functools.partial(_end_whole_run, os.getpid()))  # workers of a DataLoader end so, too
     try:
@@ -127,7 +128,9 @@ def _after_fork_in_child():
 
 def _end_whole_run(pid, _status=0):
     if os.getpid() == pid and process.state == process.CLOCKED:
-        whole_run.write("script_end")
+        ending.read_last_exception()
+        whole_run.exception = ending.exception_text()
+        whole_run.write("exception" if whole_run.exception else "script_end")
 
 
 def _tell_warnings(pid):

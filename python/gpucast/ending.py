@@ -45,12 +45,17 @@ def read_last_exception():
 
 def _note_exception(kind, value):
     global exception
-    if exception is not None or process.state != process.ARMED:
+    if exception is not None or process.state not in (process.ARMED, process.CLOCKED):
         return
     name = f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else kind.__qualname__
     first_line = next((line for line in str(value).splitlines() if line.strip()), "")[:500] + checkpoints.explain(value)
     exception = (name, first_line)
-    process.recorder.mark("exception", f"{name}: {first_line}" if first_line else name)
+    if process.state == process.ARMED:
+        process.recorder.mark("exception", exception_text())
+
+
+def exception_text():
+    return ": ".join(filter(None, exception or ()))
 
 
 def _without_our_frames(traceback):

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from . import session
+from . import made_files, session
 
 # Packages that load CUDA without torch, possibly before torch is imported.
 _CUDA_USERS = ("pynvml", "cupy", "cuda", "numba.cuda")
@@ -17,6 +17,7 @@ _CHECKPOINT_WRITERS = (
     "lightning.fabric.utilities.cloud_io",
     "lightning_fabric.utilities.cloud_io",
 )
+_TRAINING_LOOPS = ("lightning.pytorch.loops.training_epoch_loop", "pytorch_lightning.loops.training_epoch_loop")
 # A third of all modules of a run, imported with the first optimizer; a child of the fork server already has them.
 _COMPILER = "torch._dynamo"
 # The class of compiled code, in newer and older releases; the choice between kernels; constants.
@@ -32,7 +33,10 @@ _FLEX_ATTENTION = "torch.nn.attention.flex_attention"
 _GENERATION = ("transformers.generation.stopping_criteria", "transformers.generation.utils")
 _LAUNCHER = ("torch.distributed.launcher.api", "torch.distributed.elastic.agent.server.api")
 _WATCHED = frozenset(
-    ("torch", _COMPILER, _FLEX_ATTENTION, *_TRITON, *_INDUCTOR, *_LAUNCHER, *_GENERATION, *_CUDA_USERS, *_CHECKPOINT_WRITERS)
+    (
+        *("torch", _COMPILER, _FLEX_ATTENTION, *_TRITON, *_INDUCTOR, *_LAUNCHER),
+        *(*_GENERATION, *_CUDA_USERS, *_CHECKPOINT_WRITERS, *_TRAINING_LOOPS),
+    )
 )
 
 
@@ -116,6 +120,8 @@ def _after(name, module):
         _guarded(lambda: _capture().after_launcher(name, module))
     elif name in _GENERATION:
         _guarded(lambda: _capture().after_generation(name, module))
+    elif name in _TRAINING_LOOPS:
+        _guarded(lambda: _capture().after_training_loop(name, module))
     elif name in _CHECKPOINT_WRITERS:
         _guarded(lambda: _capture().after_checkpoint_writer(name, module))
 
@@ -160,6 +166,8 @@ def announce():
 
 def install():
     announce()
+    if session.settings().get("leaves_no_files"):
+        _guarded(made_files.install)
     if session.mode() == "clock":
         from . import clock
 

@@ -152,7 +152,7 @@ def constructing(real):
 
     def construct(self, *args, **kwargs):
         result = real(self, *args, **kwargs)
-        if process.state in (process.WATCHING, process.ARMED):
+        if process.state in (process.WATCHING, process.CLOCKED, process.ARMED):
             try:
                 counter.constructed(self)
                 places.note("optimizer", self, called=type(self).__name__)

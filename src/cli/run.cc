@@ -58,11 +58,12 @@ struct RunCommand {
   bool force = false, enforce_capacity = false, measure_loader = false;
   bool real_time = false, warp = false;
   std::vector<std::string> command, what_ifs;
-  // Options for `gpucast batch`, not for users.
-  bool measure_host = false;  // of a job
-  bool as_job = false;        // always print one JSON object on standard output: job_result()
-  bool temporary = false;     // the caller removes the capture after the run, so messages do not name it
-  std::string adopt;          // "PROCESS,PIPE": a process of the fork server runs the command
+  // Options for `gpucast batch` and `gpucast time`, not for users.
+  bool measure_host = false;    // of a job
+  bool leave_no_files = false;  // undo what the script writes
+  bool as_job = false;          // always print one JSON object on standard output: job_result()
+  bool temporary = false;       // the caller removes the capture after the run, so messages do not name it
+  std::string adopt;            // "PROCESS,PIPE": a process of the fork server runs the command
 };
 
 // The result of a batch's job.
@@ -173,6 +174,7 @@ run::RunSettings settings_of(const RunCommand& options) {
   settings.assume = options.assume;
   settings.measure_loader = options.measure_loader;
   // A kept capture and `gpucast time -- COMMAND` are for step times. A batch makes many runs, mostly for memory: its jobs ask.
+  settings.leaves_no_files = options.leave_no_files;
   settings.measure_host = !options.output.empty() && (!options.as_job || options.measure_host);
   settings.command = options.command;
   apply_what_ifs(options, &settings);
@@ -399,6 +401,7 @@ void declare_run(Arguments& arguments) {
   arguments.option("--format", &options.format, "text or json").one_of({"text", "json"}).shows_default();
   arguments.flag("--as-job", &options.as_job, "").group("");
   arguments.flag("--measure-host", &options.measure_host, "").group("");
+  arguments.flag("--leave-no-files", &options.leave_no_files, "").group("");
   arguments.option("--adopt", &options.adopt, "").group("");
   arguments.flag("--temporary", &options.temporary, "").group("");
   arguments.command(&options.command);

@@ -52,6 +52,7 @@ std::vector<std::string> with_other_ranks(const std::string& path) {
 int capture(const StepSource& source, const std::string& gpu, const std::string& path) {
   run::Program program;
   program.words = {"gpucast", "run", "--gpu", gpu, "--steps", std::to_string(source.steps), "--format", "json", "--temporary", "-o", path};
+  if (source.leaves_no_files) program.words.emplace_back("--leave-no-files");
   if (source.measure_loader) program.words.emplace_back("--measure-loader");
   if (source.gpus_of_node > 0) program.words.insert(program.words.end(), {"--gpus", std::to_string(source.gpus_of_node)});
   if (source.world_size > 0) program.words.insert(program.words.end(), {"--world-size", std::to_string(source.world_size)});

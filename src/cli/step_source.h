@@ -19,6 +19,7 @@ struct StepSource {
   int64_t steps = 3;
   std::string graph;  // for a command: the graph of its first forward is written to this file; "": not needed
   bool measure_loader = false;
+  bool leaves_no_files = false;              // of a command: it starts again later, and finds the files as they are now
   bool all_ranks = false;                    // the result has all captured ranks of the job
   int64_t gpus_of_node = 0, world_size = 0;  // of a command; 0: as `gpucast run` has it
   std::string ranks;                         // of a command

@@ -23,6 +23,7 @@
 #include "gpucast/step_time.h"
 #include "gpucast/whole_run.h"
 #include "src/base/comma_words.h"
+#include "src/base/json.h"
 #include "src/base/say.h"
 #include "src/cli/job_files.h"
 #include "src/cli/messages.h"
@@ -44,6 +45,9 @@ struct TimeCommand {
   bool force = false, run = false;
   int64_t epoch_steps = 0, epochs = 0, steps_total = 0;
 };
+
+constexpr const char* kOneCard = "--run is for a training on one card so far";
+constexpr const char* kOneCardToDo = "leave out --run: the step's time and an epoch's are of all ranks";
 
 void print_operations(const std::string& path, const CardRates& card) {
   fmt::memory_buffer out;
@@ -138,10 +142,21 @@ StepTimes times_of(const StepOnCards& observed, StepTimeOptions wanted) {
   return step_times(ranks, wanted);
 }
 
-// Unset: interrupted.
-std::optional<StepTimes> times_of(const StepSource& source, const StepTimeOptions& wanted) {
+// Whether the script changes its weights itself: its steps are backward passes.
+bool steps_by_hand(const Trace& trace) {
+  const bool steps = std::ranges::any_of(trace.marks, [](const Mark& mark) { return mark.kind == MarkKind::step; });
+  return steps && std::ranges::none_of(trace.marks, [](const Mark& mark) { return mark.phase == MarkedPhase::optimizer_step; });
+}
+
+// Unset: interrupted. `by_hand`: see steps_by_hand().
+std::optional<StepTimes> times_of(const StepSource& source, const StepTimeOptions& wanted, bool* by_hand = nullptr) {
   const std::optional<StepOnCards> observed = observe_step(source);
-  return observed ? std::optional(times_of(*observed, wanted)) : std::nullopt;
+  if (!observed) return std::nullopt;
+  if (by_hand != nullptr) {
+    if (!observed->others.empty()) throw Error(kOneCard, "", kOneCardToDo);
+    *by_hand = steps_by_hand(observed->facts->trace);
+  }
+  return times_of(*observed, wanted);
 }
 
 ScalePoint scale_point(const CardTime& card, int64_t ranks, const std::vector<ScalePoint>& before) {
@@ -214,7 +229,7 @@ std::optional<StepTimes> scaled_times(const TimeCommand& options, StepSource sou
 }
 
 // The script runs once more, on the first card's clock.
-WholeRun time_run(const TimeCommand& options, const StepSource& source, const StepTimes& times) {
+WholeRun time_run(const TimeCommand& options, const StepSource& source, const StepTimes& times, bool by_hand) {
   run::RunSettings settings;
   settings.gpu = source.gpus.empty() ? find_gpu(kDefaultGpu) : cards_of(source.gpus).front();
   settings.gpu_chosen = true;
@@ -222,12 +237,16 @@ WholeRun time_run(const TimeCommand& options, const StepSource& source, const St
   settings.whole_run = true;
   settings.run_epochs = options.epochs;
   settings.run_steps = options.steps_total;
+  settings.run_by_hand = by_hand;
   say("gpucast: the script on {}'s clock, with fewer batches\n", settings.gpu.id);
   const run::ClockedRun clocked = run::run_with_clock(settings, true, read_constants(options.constants));
   if (clocked.record.empty())
     throw Error(fmt::format("the run on the card's clock trained nothing (exit code {})", clocked.exit_code), "",
                 "the lines above say why; `gpucast run --warp -- COMMAND` runs it whole");
   const CardTime& card = times.cards.front();
+  const std::string end = Json::parse(clocked.record).value("end", "");
+  if (end == "script_end" && clocked.exit_code != 0)
+    throw Error(fmt::format("the script failed on the card's clock (exit code {})", clocked.exit_code), "", "what it printed is above");
   WholeRun run = whole_run(clocked.record, card.step, {options.epochs, options.steps_total});
   if (card.power) run.energy = run_energy(run, *card.power);
   return run;
@@ -240,8 +259,7 @@ void check_run(const TimeCommand& options, const StepSource& source) {
   }
   if (names_captures(source))
     throw Error("--run runs the script, and this is a capture", source.what.front(), "give the command: gpucast time --run -- COMMAND");
-  if (source.world_size > 0 || !options.scale.empty() || run::launcher_in(source.what))
-    throw Error("--run is for a training on one card so far", "", "leave out --run: the step's time and an epoch's are of all ranks");
+  if (source.world_size > 0 || !options.scale.empty() || run::launcher_in(source.what)) throw Error(kOneCard, "", kOneCardToDo);
   if (options.epochs > 0 && options.steps_total > 0)
     throw Error("--epochs and --steps-total both say how long the training is", "", "give one of them");
 }
@@ -261,9 +279,12 @@ int report(const TimeCommand& options) {
   wanted.workers = read_workers(options.workers);
   if (!options.storage.empty()) wanted.storage = find_storage(options.storage);
   check_run(options, source);
-  std::optional<StepTimes> times = options.scale.empty() ? times_of(source, wanted) : scaled_times(options, source, wanted);
+  source.leaves_no_files = options.run;
+  bool by_hand = false;
+  std::optional<StepTimes> times =
+      options.scale.empty() ? times_of(source, wanted, options.run ? &by_hand : nullptr) : scaled_times(options, source, wanted);
   if (!times) return kExitInterrupted;
-  if (options.run) times->run = time_run(options, source, *times);
+  if (options.run) times->run = time_run(options, source, *times, by_hand);
   const std::string text = options.format == "json" ? step_times_json(*times) : step_times_text(*times, colour_wanted());
   std::fputs(text.c_str(), stdout);
   files.write(*times);

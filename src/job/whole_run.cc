@@ -3,7 +3,8 @@
 //
 //   start | pass: first batch, batches ... | pass (evaluation) | pass ... | end
 //
-// A pass that was cut counts with its whole length. Training counts with the predicted time of a step, all else with the clock's.
+// A pass that was cut counts with its whole length. Training counts with the predicted time of a step, all else with the clock's. What
+// comes before the first pass of training happens once, and so do passes after the last one that do not follow the others.
 
 #include "gpucast/whole_run.h"
 
@@ -12,7 +13,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -28,10 +31,14 @@ constexpr double kFirstUseNs = 0.62e9;
 constexpr double kCheckpointBytesPerNs = 1;
 constexpr double kLongStep = 3;  // a step this many times as long as the median has other work in it
 constexpr size_t kWarmBatches = 2, kWarmSteps = 3;
+constexpr double kRounding = 1e-6;
 
 struct LoaderPass {
   std::string dataset;
   int64_t length = 0, batch_size = 0, parent = -1, parent_batch = 0, steps = 0;
+  int64_t call = 0;                  // the evaluation of a Trainer's schedule that it belongs to; 0: none
+  double times = 1;                  // it stands for this number of passes
+  std::vector<double> step_batches;  // for each step: the batches so far
   double begin_ns = 0, end_ns = 0;
   std::vector<double> fetched_ns;
   bool cut = false;
@@ -47,6 +54,13 @@ struct Checkpoint {
   double bytes = 0;
   int64_t pass = -1;  // the outermost pass around it; -1: none
   double place = 0;   // batches of that pass before it; without a pass: steps
+  bool scheduled = false;
+};
+
+// What a Trainer does in all its steps.
+struct Schedule {
+  double steps = 0;                          // 0: there is none
+  std::optional<double> evaluations, saves;  // unset: not after a number of steps
 };
 
 struct RunRecord {
@@ -55,6 +69,7 @@ struct RunRecord {
   std::vector<LoaderPass> passes;
   std::vector<double> steps_ns;
   std::vector<Checkpoint> saves;
+  Schedule schedule;
 };
 
 std::vector<double> numbers(const Json& json) {
@@ -69,12 +84,21 @@ RunRecord read_record(std::string_view text) {
     throw Error("the run left no record of its passes and steps", "", "this is a defect of gpucast: please report it");
   RunRecord out;
   out.end = json["end"].get<std::string>();
+  if (out.end == "exception")
+    throw Error(fmt::format("on the card's clock the script raised {}, after {} optimizer step{}", json.value("exception", "an exception"),
+                            json["steps_ns"].size(), json["steps_ns"].size() == 1 ? "" : "s"),
+                "", "what it printed is above; `gpucast run --warp -- COMMAND` runs it whole");
   out.end_ns = json["end_ns"].get<double>();
   out.steps_ns = numbers(json["steps_ns"]);
   for (const Json& save : json["saves"]) {
     const std::vector<double> fields = numbers(save);
-    if (fields.size() == 3) out.saves.push_back({.bytes = fields[0], .pass = static_cast<int64_t>(fields[1]), .place = fields[2]});
+    if (fields.size() < 4) continue;
+    out.saves.push_back({.bytes = fields[0], .pass = static_cast<int64_t>(fields[1]), .place = fields[2], .scheduled = fields[3] != 0});
   }
+  const Json& schedule = json["schedule"];
+  out.schedule.steps = schedule.value("steps", 0.0);
+  if (schedule.contains("evaluations")) out.schedule.evaluations = schedule["evaluations"].get<double>();
+  if (schedule.contains("saves")) out.schedule.saves = schedule["saves"].get<double>();
   for (const Json& one : json["passes"]) {
     LoaderPass pass;
     pass.dataset = one["dataset"].get<std::string>();
@@ -83,6 +107,9 @@ RunRecord read_record(std::string_view text) {
     pass.parent = one["parent"].get<int64_t>();
     pass.parent_batch = one["parent_batch"].get<int64_t>();
     pass.steps = one["steps"].get<int64_t>();
+    pass.call = one["call"].get<int64_t>();
+    pass.times = one["times"].get<double>();
+    pass.step_batches = numbers(one["step_batches"]);
     pass.begin_ns = one["begin_ns"].get<double>();
     pass.end_ns = one["end_ns"].get<double>();
     pass.fetched_ns = numbers(one["fetched_ns"]);
@@ -113,6 +140,14 @@ double repeated(const std::vector<double>& at, double seen, double whole) {
 
 struct Totals {
   double steps = 0, loader_start_ns = 0, loader_starts = 0, evaluation_ns = 0, evaluation_batches = 0;
+
+  void add(const Totals& other, double times) {
+    steps += times * other.steps;
+    loader_start_ns += times * other.loader_start_ns;
+    loader_starts += times * other.loader_starts;
+    evaluation_ns += times * other.evaluation_ns;
+    evaluation_batches += times * other.evaluation_batches;
+  }
 };
 
 class LoaderPasses {
@@ -128,16 +163,19 @@ class LoaderPasses {
     totals->loader_start_ns += times * (pass.fetched_ns.front() - pass.begin_ns);
     totals->loader_starts += times;
     if (pass.trains() || shown.trains()) {
-      totals->steps += times * static_cast<double>(shown.steps) * scale;
+      totals->steps += times * (whole > shown.taken() ? steps_of(shown, whole) : static_cast<double>(shown.steps) * scale);
     } else {
       totals->evaluation_ns += times * evaluation_ns(shown, whole);
       totals->evaluation_batches += times * whole;
     }
     std::vector<double> at;
-    at.reserve(shown.children.size());
-    for (const size_t child : shown.children) at.push_back(static_cast<double>(record_.passes[child].parent_batch));
+    for (const size_t child : shown.children)
+      if (record_.passes[child].call == 0) at.push_back(static_cast<double>(record_.passes[child].parent_batch));
     const double count = repeated(at, shown.taken(), whole);
-    for (const size_t child : shown.children) add(child, times * count / static_cast<double>(at.size()), totals);
+    for (const size_t child : shown.children) {
+      const LoaderPass& inner = record_.passes[child];
+      if (inner.call == 0) add(child, times * inner.times * count / static_cast<double>(at.size()), totals);
+    }
   }
 
  private:
@@ -146,6 +184,35 @@ class LoaderPasses {
     for (const LoaderPass& other : record_.passes)
       if (other.kind() == pass.kind() && other.trains() == pass.trains() && other.taken() > out->taken()) out = &other;
     return *out;
+  }
+
+  // Of a pass with `whole` batches, more than the `shown` one had.
+  double steps_of(const LoaderPass& shown, double whole) const {
+    const std::vector<double>& at = shown.step_batches;
+    std::vector<double> apart;
+    for (size_t i = 1; i < at.size(); ++i) apart.push_back(at[i] - at[i - 1]);
+    const double period = apart.empty() ? (at.empty() ? 0 : at.front()) : median(apart);
+    if (period <= 1) return static_cast<double>(shown.steps) * whole / shown.taken();
+    if (counts_on(shown, period)) return whole / period;
+    // A loop that is one batch ahead has fetched one more.
+    const double first = at.front() > period && at.front() <= period + 2 ? period : at.front();
+    const double regular = std::floor((whole - first) / period) + 1;
+    const bool ends_with_step = !apart.empty() && apart.back() < period && at.back() >= shown.taken();
+    return regular + (ends_with_step && std::fmod(whole - first, period) > 0 ? 1 : 0);
+  }
+
+  // Whether the script goes on counting a step's batches in the next pass.
+  bool counts_on(const LoaderPass& shown, double period) const {
+    const LoaderPass* before = nullptr;
+    for (const LoaderPass& pass : record_.passes) {
+      if (pass.kind() != shown.kind() || pass.step_batches.empty()) continue;
+      if (before != nullptr) {
+        const double left = before->taken() - before->step_batches.back();
+        if (left > 0 && left < period && left + pass.step_batches.front() == period) return true;
+      }
+      before = &pass;
+    }
+    return false;
   }
 
   // From the first batch to the end, without the passes inside.
@@ -161,18 +228,34 @@ class LoaderPasses {
   const RunRecord& record_;
 };
 
-// Of the first steps: what they took longer than later ones, such as compilation.
+// Of the first steps: what they took longer than later ones, such as compilation. Evaluations between them count elsewhere.
 double first_steps_ns(const RunRecord& record, double begin_ns) {
   std::vector<double> later;
   for (size_t i = kWarmSteps; i < record.steps_ns.size(); ++i) later.push_back(record.steps_ns[i] - record.steps_ns[i - 1]);
   if (later.empty()) return 0;
-  return std::max(0.0, record.steps_ns[kWarmSteps - 1] - begin_ns - static_cast<double>(kWarmSteps) * median(later));
+  const double end_ns = record.steps_ns[kWarmSteps - 1];
+  double took_ns = end_ns - begin_ns - static_cast<double>(kWarmSteps) * median(later);
+  for (const LoaderPass& pass : record.passes)
+    if (!pass.trains() && pass.parent >= 0 && pass.begin_ns >= begin_ns && pass.end_ns <= end_ns) took_ns -= pass.end_ns - pass.begin_ns;
+  return std::max(0.0, took_ns);
 }
 
-// What comes again with each pass or step.
+// What comes again with each pass or step, or happens once.
 struct Repeated {
   Totals totals;
   double other_ns = 0, checkpoint_bytes = 0, checkpoints = 0;
+
+  void add(const Repeated& other, double times) {
+    totals.add(other.totals, times);
+    other_ns += times * other.other_ns;
+    checkpoint_bytes += times * other.checkpoint_bytes;
+    checkpoints += times * other.checkpoints;
+  }
+};
+
+struct Seen {
+  Repeated once, again;
+  double passes = 0;  // of training
 };
 
 // A run that was ended has no evaluation after its last pass of training: that pass does not count.
@@ -191,12 +274,12 @@ void leave_out_last_pass(RunRecord* record) {
   });
 }
 
-// Of a pass (-1: outside of all), or all checkpoints. `seen`, `whole`: as in `repeated`.
+// Of a pass, or all checkpoints. `seen`, `whole`: as in `repeated`.
 void add_checkpoints(const RunRecord& record, std::optional<int64_t> pass, double seen, double whole, Repeated* out) {
   std::vector<double> at;
   double bytes = 0;
   for (const Checkpoint& save : record.saves) {
-    if (pass && save.pass != *pass) continue;
+    if (save.scheduled || (pass && save.pass != *pass)) continue;
     at.push_back(save.place);
     bytes += save.bytes;
   }
@@ -206,20 +289,92 @@ void add_checkpoints(const RunRecord& record, std::optional<int64_t> pass, doubl
   out->checkpoint_bytes += bytes * count / static_cast<double>(at.size());
 }
 
-Repeated of_passes(const RunRecord& record, double start_ns, double* passes) {
-  Repeated out;
+// The outermost passes that happen once: all before the first pass of training; after the last one, what comes more often than after the
+// others. With one pass of training nothing shows that.
+std::set<size_t> passes_once(const RunRecord& record) {
+  std::set<size_t> out;
+  std::map<decltype(record.passes.front().kind()), std::vector<size_t>> now;  // by kind, since the last pass of training
+  std::map<decltype(record.passes.front().kind()), size_t> most;              // after one pass of training
+  size_t trainings = 0;
+  for (size_t i = 0; i < record.passes.size(); ++i) {
+    const LoaderPass& pass = record.passes[i];
+    if (pass.parent >= 0 || pass.call > 0) continue;
+    if (!pass.trains()) {
+      now[pass.kind()].push_back(i);
+      continue;
+    }
+    for (const auto& [kind, numbers] : now) {
+      if (trainings > 0) most[kind] = std::max(most[kind], numbers.size());
+      if (trainings == 0) out.insert(numbers.begin(), numbers.end());
+    }
+    now.clear();
+    ++trainings;
+  }
+  if (trainings < 2 || record.end == "enough") return out;
+  for (const auto& [kind, numbers] : now)
+    if (numbers.size() > most[kind]) out.insert(numbers.begin() + static_cast<std::ptrdiff_t>(most[kind]), numbers.end());
+  return out;
+}
+
+// Checkpoints outside of passes: those before the first step happen once.
+void add_checkpoints_between(const RunRecord& record, Seen* seen) {
+  for (const Checkpoint& save : record.saves) {
+    if (save.scheduled || save.pass >= 0) continue;
+    Repeated& to = save.place > 0 ? seen->again : seen->once;
+    to.checkpoints += 1;
+    to.checkpoint_bytes += save.bytes;
+  }
+}
+
+Seen of_passes(const RunRecord& record, double start_ns) {
+  Seen out;
   const LoaderPasses all(record);
-  out.other_ns = record.end_ns - start_ns;
+  const std::set<size_t> once = passes_once(record);
+  double between_ns = record.end_ns - start_ns, before_ns = -start_ns;
+  bool trained = false;
   for (size_t i = 0; i < record.passes.size(); ++i) {
     const LoaderPass& pass = record.passes[i];
     if (pass.parent >= 0) continue;
-    all.add(i, 1, &out.totals);
-    out.other_ns -= pass.end_ns - pass.begin_ns;
-    *passes += pass.trains() ? 1 : 0;
-    add_checkpoints(record, static_cast<int64_t>(i), pass.taken(), pass.whole(), &out);
+    if (pass.trains() && !std::exchange(trained, true)) {
+      out.once.other_ns = std::max(0.0, before_ns + pass.begin_ns);
+      between_ns -= out.once.other_ns;
+    }
+    if (!trained) before_ns -= pass.end_ns - pass.begin_ns;
+    between_ns -= pass.end_ns - pass.begin_ns;
+    out.passes += pass.trains() ? 1 : 0;
+    if (pass.call > 0) continue;
+    Repeated& to = once.contains(i) ? out.once : out.again;
+    all.add(i, pass.times, &to.totals);
+    add_checkpoints(record, static_cast<int64_t>(i), pass.taken(), pass.whole(), &to);
   }
-  add_checkpoints(record, -1, 0, 0, &out);
-  out.other_ns = std::max(0.0, out.other_ns);
+  add_checkpoints_between(record, &out);
+  out.again.other_ns = std::max(0.0, between_ns);
+  return out;
+}
+
+// What the Trainer does after numbers of steps, in all its steps.
+Repeated of_schedule(const RunRecord& record) {
+  Repeated out;
+  std::set<int64_t> calls;
+  const LoaderPasses all(record);
+  Totals evaluations;
+  for (size_t i = 0; i < record.passes.size(); ++i) {
+    if (record.passes[i].call == 0) continue;
+    calls.insert(record.passes[i].call);
+    all.add(i, 1, &evaluations);
+  }
+  if (record.schedule.evaluations && !calls.empty())
+    out.totals.add(evaluations, *record.schedule.evaluations / static_cast<double>(calls.size()));
+  double bytes = 0, saves = 0;
+  for (const Checkpoint& save : record.saves) {
+    if (!save.scheduled) continue;
+    bytes += save.bytes;
+    saves += 1;
+  }
+  if (record.schedule.saves && saves > 0) {
+    out.checkpoints = *record.schedule.saves;
+    out.checkpoint_bytes = bytes / saves * out.checkpoints;
+  }
   return out;
 }
 
@@ -268,31 +423,41 @@ WholeRun whole_run(std::string_view text, const TimeRange& step, const WholeRunW
   const bool by_passes = trains != record.passes.end();
   WholeRun out;
   const bool named = wanted.epochs > 0 || wanted.steps > 0;
-  out.complete = record.end == "script_end" || named;
+  out.complete = record.end == "script_end" || record.schedule.steps > 0 || named;
   const double first_ns = by_passes ? trains->fetched_ns.front() : record.steps_ns.front();
   const double start_ns = by_passes ? record.passes.front().begin_ns : first_ns;
-  Repeated seen;
+  Seen seen;
   if (by_passes) {
-    seen = of_passes(record, start_ns, &out.passes);
+    seen = of_passes(record, start_ns);
   } else {
     const auto taken = static_cast<double>(record.steps_ns.size());
-    seen = of_steps(record, wanted.steps > 0 ? static_cast<double>(wanted.steps) : taken);
+    seen.again = of_steps(record, wanted.steps > 0 ? static_cast<double>(wanted.steps) : taken);
     if (wanted.epochs > 0)
       throw Error("--epochs counts passes of a DataLoader, and this script trains without one", "", "say --steps-total");
   }
   double factor = 1;
-  if (wanted.epochs > 0) factor = static_cast<double>(wanted.epochs) / out.passes;
-  if (wanted.steps > 0) factor = static_cast<double>(wanted.steps) / seen.totals.steps;
-  out.steps = factor * seen.totals.steps;
-  out.passes *= factor;
+  if (wanted.epochs > 0) {
+    factor = static_cast<double>(wanted.epochs) / seen.passes;
+  } else if (wanted.steps > 0) {
+    factor = static_cast<double>(wanted.steps) / seen.again.totals.steps;
+  } else if (record.schedule.steps > 0 && record.end == "enough") {
+    factor = record.schedule.steps / seen.again.totals.steps;
+  } else if (record.schedule.steps > 0) {
+    seen.again.totals.steps = record.schedule.steps;
+  }
+  Repeated all = seen.once;
+  all.add(seen.again, factor);
+  out.steps = named ? all.totals.steps : std::floor(all.totals.steps + kRounding);
+  out.passes = factor * seen.passes;
+  if (record.schedule.steps > 0) all.add(of_schedule(record), out.steps / record.schedule.steps);
   const double first_steps = by_passes ? first_steps_ns(record, first_ns) : 0;
   out.parts = {{"start", start_ns, 0},
                {"first steps", first_steps + kFirstUseNs, 0},
                {"training", out.steps * step.expected_ns, out.steps},
-               {"evaluation", factor * seen.totals.evaluation_ns, factor * seen.totals.evaluation_batches},
-               {"checkpoints", factor * seen.checkpoint_bytes / kCheckpointBytesPerNs, factor * seen.checkpoints},
-               {"loader starts", factor * seen.totals.loader_start_ns, factor * seen.totals.loader_starts},
-               {"other", factor * seen.other_ns, 0}};
+               {"evaluation", all.totals.evaluation_ns, all.totals.evaluation_batches},
+               {"checkpoints", all.checkpoint_bytes / kCheckpointBytesPerNs, all.checkpoints},
+               {"loader starts", all.totals.loader_start_ns, all.totals.loader_starts},
+               {"other", all.other_ns, 0}};
   std::erase_if(out.parts, [](const RunPart& part) { return part.ns <= 0; });
   for (const RunPart& part : out.parts) {
     const bool of_card = card_works(part);
@@ -303,9 +468,9 @@ WholeRun whole_run(std::string_view text, const TimeRange& step, const WholeRunW
   if (!out.complete)
     out.notes.push_back(fmt::format("The run was ended after {:.0f} steps, and the script goes on: say how far with {}.", out.steps,
                                     by_passes ? "--epochs or --steps-total" : "--steps-total"));
-  if (seen.checkpoints > 0)
+  if (all.checkpoints > 0)
     out.notes.push_back(fmt::format("Checkpoints are not written: {:.3g} GB for each, at an assumed 1 GB/s.",
-                                    seen.checkpoint_bytes / seen.checkpoints * 1e-9));
+                                    all.checkpoint_bytes / all.checkpoints * 1e-9));
   return out;
 }
 

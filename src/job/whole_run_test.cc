@@ -19,16 +19,25 @@ std::string times(double from, double every, int count) {
   return out;
 }
 
+// What a pass may have, too.
+struct More {
+  std::string step_batches = "";
+  int call = 0;
+  double times = 1;
+};
+
 std::string pass(const std::string& data, int length, int parent, int parent_batch, int steps, double begin_ns, double end_ns,
-                 const std::string& fetched, bool cut) {
+                 const std::string& fetched, bool cut, const More& more = {}) {
   return fmt::format(R"({{"dataset":"{}","length":{},"batch_size":1,"again":false,"parent":{},"parent_batch":{},"steps":{},)"
-                     R"("begin_ns":{},"end_ns":{},"fetched_ns":[{}],"cut":{}}})",
-                     data, length, parent, parent_batch, steps, begin_ns, end_ns, fetched, cut);
+                     R"("begin_ns":{},"end_ns":{},"fetched_ns":[{}],"cut":{},"step_batches":[{}],"call":{},"times":{}}})",
+                     data, length, parent, parent_batch, steps, begin_ns, end_ns, fetched, cut, more.step_batches, more.call, more.times);
 }
 
 std::string record(const std::string& passes, const std::string& steps, const std::string& end = "script_end", double end_ns = 1000,
-                   const std::string& saves = "") {
-  return fmt::format(R"({{"end":"{}","end_ns":{},"passes":[{}],"steps_ns":[{}],"saves":[{}]}})", end, end_ns, passes, steps, saves);
+                   const std::string& saves = "", const std::string& schedule = "") {
+  return fmt::format(R"({{"end":"{}","end_ns":{},"passes":[{}],"steps_ns":[{}],"saves":[{}],"schedule":{{{}}},)"
+                     R"("exception":"ValueError: no"}})",
+                     end, end_ns, passes, steps, saves, schedule);
 }
 
 double part(const WholeRun& run, const std::string& name, bool count = false) {
@@ -109,12 +118,12 @@ TEST(WholeRun, WithoutALoaderALongStepHasOtherWorkInIt) {
 
 TEST(WholeRun, CheckpointsCountWithAnAssumedDisk) {
   const std::string passes = pass("train", 100, -1, 0, 20, 100, 320, times(110, 10, 20), true);
-  const WholeRun run = whole_run(record(passes, times(120, 10, 20), "script_end", 500, "[2000, -1, 20]"), kStep, {.epochs = 3});
+  const WholeRun run = whole_run(record(passes, times(120, 10, 20), "script_end", 500, "[2000, -1, 20, 0]"), kStep, {.epochs = 3});
   EXPECT_DOUBLE_EQ(part(run, "checkpoints", true), 3);
   EXPECT_DOUBLE_EQ(part(run, "checkpoints"), 3 * 2000);
   ASSERT_EQ(run.notes.size(), 1U);
   // Inside of a pass that was cut after 20 of 100 batches: after 8 and 16.
-  const WholeRun inside = whole_run(record(passes, times(120, 10, 20), "script_end", 500, "[100, 0, 8], [100, 0, 16]"), kStep, {});
+  const WholeRun inside = whole_run(record(passes, times(120, 10, 20), "script_end", 500, "[100, 0, 8, 0], [100, 0, 16, 0]"), kStep, {});
   EXPECT_DOUBLE_EQ(part(inside, "checkpoints", true), 12);
 }
 
@@ -127,6 +136,89 @@ TEST(WholeRun, EnergyIsThatOfTheWorkingAndOfTheIdleCard) {
   const EnergyRange energy = run_energy(run, power);
   EXPECT_DOUBLE_EQ(energy.expected_j, working * 300 + idle * 50);
   EXPECT_DOUBLE_EQ(energy.low_j, working * 200 + idle * 50);
+}
+
+TEST(WholeRun, WhatComesBeforeTheFirstEpochHappensOnce) {
+  const std::string passes = pass("test", 4, -1, 0, 0, 100, 128, times(100, 7, 4), false) + "," +
+                             pass("train", 10, -1, 0, 10, 150, 250, times(150, 10, 10), false) + "," +
+                             pass("test", 4, -1, 0, 0, 250, 278, times(250, 7, 4), false) + "," +
+                             pass("train", 10, -1, 0, 10, 300, 400, times(300, 10, 10), false) + "," +
+                             pass("test", 4, -1, 0, 0, 400, 428, times(400, 7, 4), false);
+  const WholeRun run = whole_run(record(passes, times(160, 10, 20), "script_end", 428, "[50, -1, 0, 0]"), kStep, {.epochs = 200});
+  EXPECT_DOUBLE_EQ(part(run, "evaluation", true), 4 + 200 * 4);
+  EXPECT_DOUBLE_EQ(part(run, "other"), 22 + 100 * 22);
+  EXPECT_DOUBLE_EQ(part(run, "checkpoints", true), 1);
+  EXPECT_DOUBLE_EQ(run.steps, 2000);
+}
+
+TEST(WholeRun, AnEvaluationAfterAllEpochsHappensOnce) {
+  std::string passes;
+  for (int epoch = 0; epoch < 3; ++epoch)
+    passes += pass("train", 10, -1, 0, 10, 100 + epoch * 200, 200 + epoch * 200, times(100 + epoch * 200, 10, 10), false) + "," +
+              pass("validation", 4, -1, 0, 0, 200 + epoch * 200, 228 + epoch * 200, times(200 + epoch * 200, 7, 4), false) + ",";
+  passes += pass("validation", 4, -1, 0, 0, 630, 658, times(630, 7, 4), false) + "," +
+            pass("test", 100, -1, 0, 0, 660, 1360, times(660, 7, 100), false);
+  const WholeRun run = whole_run(record(passes, times(110, 10, 30), "script_end", 1360), kStep, {.epochs = 30});
+  EXPECT_DOUBLE_EQ(part(run, "evaluation", true), 30 * 4 + 4 + 100);
+}
+
+TEST(WholeRun, AStepOfSeveralBatches) {
+  // A step after each 8 of 481 batches; the pass was cut after 29, and the script steps at the end of a pass or not.
+  const auto steps_of = [](const std::string& at, int steps) {
+    return whole_run(
+               record(pass("train", 481, -1, 0, steps, 100, 400, times(110, 10, 29), true, {.step_batches = at}), times(190, 80, steps)),
+               kStep, {})
+        .steps;
+  };
+  EXPECT_DOUBLE_EQ(steps_of("8,16,24", 3), 60);
+  EXPECT_DOUBLE_EQ(steps_of("9,17,25", 3), 60);
+  EXPECT_DOUBLE_EQ(steps_of("8,16,24,29", 4), 61);
+  EXPECT_DOUBLE_EQ(steps_of("8", 1), 60);
+}
+
+TEST(WholeRun, AStepsBatchesMayGoOnInTheNextPass) {
+  const std::string passes = pass("train", 1900, -1, 0, 2, 100, 320, times(110, 10, 20), true, {.step_batches = "8,16"}) + "," +
+                             pass("train", 1900, -1, 0, 1, 400, 450, times(405, 10, 5), true, {.step_batches = "4"});
+  EXPECT_DOUBLE_EQ(whole_run(record(passes, times(190, 80, 3)), kStep, {}).steps, 475);
+}
+
+TEST(WholeRun, ATrainersScheduleCounts) {
+  // 20 of 250 batches; the Trainer evaluates and saves by its steps, once in the run.
+  const std::string passes = pass("train", 250, -1, 0, 20, 100, 320, times(110, 10, 20), true) + "," +
+                             pass("test", 4, -1, 0, 0, 330, 358, times(330, 7, 4), false, {.call = 1}) + "," +
+                             pass("train", 250, -1, 0, 3, 400, 440, times(405, 10, 3), true) + "," +
+                             pass("test", 4, -1, 0, 0, 450, 478, times(450, 7, 4), false);
+  const std::string saves = "[100, -1, 20, 1], [70, -1, 23, 0]", schedule = R"("steps":500,"evaluations":15,"saves":12)";
+  const WholeRun run = whole_run(record(passes, times(120, 10, 23), "script_end", 500, saves, schedule), kStep, {});
+  EXPECT_DOUBLE_EQ(run.steps, 500);
+  EXPECT_DOUBLE_EQ(part(run, "evaluation", true), 15 * 4 + 4);
+  EXPECT_DOUBLE_EQ(part(run, "checkpoints", true), 12 + 1);
+  EXPECT_DOUBLE_EQ(part(run, "checkpoints"), 12 * 100 + 70);
+  const WholeRun ended = whole_run(record(passes, times(120, 10, 23), "enough", 500, saves, schedule), kStep, {});
+  EXPECT_TRUE(ended.complete);
+  EXPECT_DOUBLE_EQ(ended.steps, 500);
+}
+
+TEST(WholeRun, AValidationStandsForSeveral) {
+  const std::string passes = pass("train", 100, -1, 0, 20, 100, 320, times(110, 10, 20), true) + "," +
+                             pass("test", 4, -1, 0, 0, 330, 358, times(330, 7, 4), false, {.times = 4});
+  EXPECT_DOUBLE_EQ(part(whole_run(record(passes, times(120, 10, 20)), kStep, {}), "evaluation", true), 4 * 4);
+}
+
+TEST(WholeRun, AnEvaluationBetweenTheFirstStepsIsNoSlowStep) {
+  const std::string passes = pass("train", 10, -1, 0, 10, 100, 300, times(100, 10, 1) + "," + times(210, 10, 9), false) + "," +
+                             pass("test", 2, 0, 1, 0, 110, 210, times(110, 50, 2), false);
+  const WholeRun run = whole_run(record(passes, "110," + times(220, 10, 9), "script_end", 300), kStep, {});
+  EXPECT_DOUBLE_EQ(part(run, "first steps"), 0.62e9);
+}
+
+TEST(WholeRun, AnExceptionIsAnError) {
+  try {
+    whole_run(record(pass("train", 10, -1, 0, 3, 100, 130, times(100, 10, 3), false), times(110, 10, 3), "exception"), kStep, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "on the card's clock the script raised ValueError: no, after 3 optimizer steps");
+  }
 }
 
 TEST(WholeRun, ARecordWithoutStepsIsAnError) {

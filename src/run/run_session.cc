@@ -14,6 +14,7 @@
 #include "gpucast/ledger.h"
 #include "src/base/json.h"
 #include "src/base/say.h"
+#include "src/run/made_files.h"
 #include "src/run/session_folder.h"
 #include "src/run/supervise.h"
 
@@ -92,11 +93,13 @@ void write_session(const std::string& session_folder, const std::string& library
   session["assume"] = settings.assume;
   session["measure_loader"] = settings.measure_loader;
   session["measure_host"] = settings.measure_host;
+  session["leaves_no_files"] = settings.leaves_no_files;
   session["world_size"] = settings.world_size;
   session["ranks"] = settings.ranks;
   session["library_dir"] = library_folder;
   session["supervisor_pid"] = getpid();
-  if (settings.whole_run) session["whole_run"] = {{"epochs", settings.run_epochs}, {"steps", settings.run_steps}};
+  if (settings.whole_run)
+    session["whole_run"] = {{"epochs", settings.run_epochs}, {"steps", settings.run_steps}, {"by_hand", settings.run_by_hand}};
   session["what_if"] = Json::array();
   for (const WhatIf& what_if : settings.what_if) {
     if (what_if.acted) continue;
@@ -119,6 +122,7 @@ std::optional<SessionResult> run_session(const SessionFolder& session, const std
   attempt(settings);
   if (result.command.end == Supervised::End::again) {
     say("gpucast: what the script does depends on values on the card: started again, following them\n");
+    undo_made_files(session.path);
     empty_folder(session.path);
     RunSettings following = settings;
     following.values = "on";

@@ -36,6 +36,7 @@ struct RunSettings {
   double timeout_s = 0;                   // 0: none
   bool measure_loader = false;            // measure it once the capture is complete
   bool measure_host = false;              // let a few more steps run unobserved
+  bool leaves_no_files = false;           // the files that the script makes go with the session
   std::vector<std::string> command;       // what is started
   std::vector<std::string> typed;         // as the user typed it; empty: same as `command`
   double run_s = 0;                       // duration of the run, once it has ended
@@ -46,6 +47,7 @@ struct RunSettings {
   StepConstants clock_host;               // mode "clock": of the host of a card
   bool whole_run = false;                 // mode "clock": the process writes the record that gpucast/whole_run.h reads
   int64_t run_epochs = 0, run_steps = 0;  // the user's numbers for it; 0: the script's own
+  bool run_by_hand = false;               // a backward pass ends a step: the script has no optimizer
   std::optional<Adopted> adopted;         // the process that runs the command; unset: gpucast starts one
 };
 

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "gpucast/error.h"
+#include "src/run/made_files.h"
 
 extern char** environ;
 
@@ -52,6 +53,7 @@ void remove_folder(const std::string& folder) {
 }
 
 void remove_session(const std::string& folder) {
+  undo_made_files(folder);
   for (const auto& [pid, kinds] : session_files(folder)) {
     if (!kinds.contains("unwritten")) continue;
     // A line a file: inode, bytes, time of change, path. A file of the user's that has come to its place differs.

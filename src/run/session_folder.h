@@ -20,7 +20,7 @@ std::string make_session_folder();
 // Removes a folder and all in it.
 void remove_folder(const std::string& folder);
 // The same for a session's folder. First removes the files that stand for unwritten checkpoints (python/gpucast/unwritten_files.py), where
-// a process ended before it could.
+// a process ended before it could, and in a run that leaves no files those that the script made.
 void remove_session(const std::string& folder);
 
 // A session folder that its destructor removes.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -61,6 +62,18 @@ def whole_run(gpucast_bin, tmp_path):
         environment = os.environ | ({"GPUCAST_RUN_S": str(seconds)} if seconds is not None else {})
         done = subprocess.run([*command, *map(str, arguments)], cwd=tmp_path, env=environment, capture_output=True, text=True)
         return done, json.loads(done.stdout)["run"] if done.returncode == 0 else None
+
+    return start
+
+
+@pytest.fixture
+def parts_of(whole_run):
+    """The parts of a run that must succeed, by their names; and the run."""
+
+    def start(script, *arguments, **options):
+        done, run = whole_run(script, *arguments, **options)
+        assert done.returncode == 0, done.stderr
+        return parts(run), run
 
     return start
 
@@ -180,3 +193,188 @@ def test_a_loop_that_is_left_over_the_loader_that_trains(whole_run):
     assert done.returncode == 0, done.stderr
     assert run["steps"] == 800
     assert parts(run)["evaluation"]["count"] == pytest.approx(2 * 8 * 2 * 6)  # the sixth batch ends the loop
+
+
+# ---- what a run leaves ----------------------------------------------------------------------------------------------------------------
+
+FILES = """
+import json, os, tempfile
+os.mkdir("out")
+os.makedirs("out/deep/er")
+with open("log.txt", "a") as log:
+    log.write("started\\n")
+with open("count.json") as file:
+    count = json.load(file)
+with open("count.json", "w") as file:
+    json.dump(count + 1, file)
+os.mkdir("part")
+open("part/ready", "w").close()
+os.rename("part", "ready")
+os.symlink("ready", "link")
+"""
+
+
+@pytest.mark.once
+def test_a_script_finds_no_files_of_an_earlier_start(whole_run, tmp_path):
+    """It refuses folders that exist. What it leaves is what one start leaves."""
+    (tmp_path / "count.json").write_text("1")
+    (tmp_path / "log.txt").write_text("before\n")
+    done, run = whole_run(FILES + SCRIPT, 2, 0, seconds=0)
+    assert done.returncode == 0, done.stderr
+    assert run["steps"] == 800
+    assert (tmp_path / "log.txt").read_text() == "before\nstarted\n"
+    assert (tmp_path / "count.json").read_text() == "2"
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if "__pycache__" not in str(path))
+    assert left == ["count.json", "link", "log.txt", "out", "out/deep", "out/deep/er", "ready", "ready/ready", "train.py"]
+
+
+@pytest.mark.once
+def test_caches_stay(whole_run, tmp_path, monkeypatch):
+    script = """
+import os
+print("had it" if os.path.exists("my_cache/x") else "made it")
+os.makedirs("my_cache", exist_ok=True)
+open("my_cache/x", "w").close()
+"""
+    done, _ = whole_run(script + SCRIPT, 1, 0, seconds=0)
+    assert done.returncode == 0, done.stderr
+    assert re.findall("(?:had|made) it", done.stderr) == ["made it", "had it"]
+
+
+# ---- what goes wrong on the clock -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [
+        ("raise ValueError('no good')", "on the card's clock the script raised ValueError: no good, after 800 optimizer steps"),
+        ("sys.exit(3)", "the script failed on the card's clock (exit code 3)"),
+    ],
+)
+def test_a_script_that_fails_on_the_clock_has_no_time(whole_run, last, message):
+    done, _ = whole_run(SCRIPT + last, 2, 0)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+# ---- once, and again ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.once
+def test_an_evaluation_before_the_first_epoch_happens_once(parts_of):
+    first, _ = parts_of(SCRIPT.replace("for epoch", "evaluate()\nfor epoch", 1), 3, 0, seconds=0, options=("--epochs", "200"))
+    assert first["evaluation"]["count"] == pytest.approx(201 * 30)
+    last, _ = parts_of(SCRIPT + "evaluate()\n", 3, 0, options=("--epochs", "200"))
+    assert last["evaluation"]["count"] == pytest.approx(201 * 30)
+
+
+@pytest.mark.once
+def test_an_iterator_that_the_script_keeps(parts_of):
+    """A loop that is left is over, also while its iterator lives."""
+    keeps = SCRIPT.replace("def evaluate", "kept = [iter(test)]\nnext(kept[0])\n\ndef evaluate").replace(
+        "        for x, y in test:", "        kept[0] = iter(test)\n        for x, y in kept[0]:"
+    )
+    kept, run = parts_of(keeps, 3, 0, seconds=0)
+    assert (run["steps"], run["epochs"]) == (1200, 3)
+    assert kept["evaluation"]["count"] == 3 * 30 + 1
+
+
+BY_HAND = SCRIPT.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", "").replace(
+    "        optimizer.zero_grad()\n", "        for p in model.parameters():\n            p.grad = None\n"
+)
+
+
+@pytest.mark.once
+def test_a_script_that_changes_its_weights_itself(parts_of):
+    step = "for p in model.parameters():\n            p.data.add_(p.grad, alpha=-0.1)"
+    by_hand, run = parts_of(BY_HAND.replace("optimizer.step()", step), 3, 0, seconds=0)
+    assert run["steps"] == 1200
+    assert by_hand["evaluation"]["count"] == 3 * 30
+
+
+@pytest.mark.once
+def test_steps_of_several_batches(whole_run):
+    """7 batches for each step, of 400 in a pass: 57 steps and one batch that the next pass takes along, or does not."""
+    begin = SCRIPT.replace("for epoch", "seen = 0\nfor epoch", 1).replace("        optimizer.zero_grad()\n", "        seen += 1\n")
+    for ends, steps in (("seen % 7 == 0", 171), ("number % 7 == 0", 171), ("number % 7 == 0 or number == len(train)", 174)):
+        script = begin.replace(
+            "        optimizer.step()\n", f"        if {ends}:\n            optimizer.step()\n            optimizer.zero_grad()\n"
+        )
+        done, run = whole_run(script, 3, 0)
+        assert done.returncode == 0, done.stderr
+        assert run["steps"] == steps
+        done, run = whole_run(script, 3, 0, seconds=0)
+        assert done.returncode == 0, done.stderr
+        assert run["steps"] == (171 if steps == 174 else steps)  # a cut pass does not reach its last step
+
+
+TRAINER = """
+import torch, transformers
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, count):
+        self.count = count
+    def __len__(self):
+        return self.count
+    def __getitem__(self, i):
+        return {{"x": torch.ones(8), "labels": torch.ones(8)}}
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+    def forward(self, x, labels=None):
+        out = self.layer(x)
+        return {{"loss": (out - labels).square().mean(), "logits": out}}
+
+arguments = transformers.TrainingArguments(
+    output_dir="out", per_device_train_batch_size=4, per_device_eval_batch_size=4, num_train_epochs=3, report_to=[], {options})
+trainer = transformers.Trainer(model=Model(), args=arguments, train_dataset=Rows(1000), eval_dataset=Rows(40))
+trainer.train()
+print(trainer.evaluate())
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("seconds", [0, None])
+def test_a_trainers_evaluations_and_checkpoints_by_steps(parts_of, seconds):
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    options = "eval_strategy='steps', eval_steps=50, save_strategy='steps', save_steps=60, gradient_accumulation_steps=2"
+    trained, run = parts_of(TRAINER.format(options=options), seconds=seconds)
+    assert run["steps"] == 375
+    assert trained["evaluation"]["count"] in (80, 90)  # newer releases evaluate at the end of the training, too
+    assert trained["checkpoints"]["count"] in (6, 7)
+
+
+LIGHTNING = """
+import torch
+import lightning.pytorch as pl
+from torch.utils.data import DataLoader, TensorDataset
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+    def training_step(self, batch, number):
+        return self.layer(batch[0]).square().mean()
+    def validation_step(self, batch, number):
+        self.log("loss", self.layer(batch[0]).square().mean())
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+trainer = pl.Trainer(max_epochs=3, logger=False, enable_progress_bar=False, accelerator="gpu", {options})
+trainer.fit(Model(), DataLoader(TensorDataset(torch.ones(1000, 8)), batch_size=4), DataLoader(TensorDataset(torch.ones(80, 8)), batch_size=8))
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("options", "validations"), [("", 3), ("val_check_interval=0.25", 12), ("check_val_every_n_epoch=3", 1)])
+def test_lightnings_validations(parts_of, options, validations):
+    pytest.importorskip("lightning")
+    for seconds in (0, None):
+        trained, run = parts_of(LIGHTNING.format(options=options), seconds=seconds)
+        assert run["steps"] == 750
+        assert trained["evaluation"]["count"] == pytest.approx(2 + 10 * validations)  # two batches of a first check

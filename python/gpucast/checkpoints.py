@@ -98,7 +98,7 @@ def not_saving(real, write=None):
             path = next((value for value in candidates if isinstance(value, (str, os.PathLike))), None)
             if path is not None:
                 _skip(os.fspath(path), *args[:1], *kwargs.values())
-                if write and process.state != process.CLOCKED:  # that process may be killed at any time
+                if write and (process.state != process.CLOCKED or whole_run.wanted()):  # others with a clock may be killed at any time
                     what = args[0] if args else next(kwargs[name] for name in ("obj", "tensors", "checkpoint") if name in kwargs)
                     unwritten_files.stand_for(os.fspath(path), lambda path: write(path, what))
                 return None

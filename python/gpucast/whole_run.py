@@ -21,6 +21,7 @@ from . import patching, process, session, steps
 _LEAST = 12  # batches of a first pass that is cut
 _LEAST_AGAIN = 3  # of a pass like an earlier one
 _PASS_S, _INNER_PASS_S = 20, 6  # a first pass is cut after this long; a pass inside of another one
+_PATIENCE = 3  # a first pass may take this number of times as long, until an evaluation in it has come a second time
 _WHOLE_S = 30  # passes that come again are whole until the run has taken this long
 _RUN_S = 90  # then a script without passes is ended
 _LONGEST_RUN_S = 300  # and any other
@@ -104,12 +105,24 @@ class _Pass:
         if self.record["again"]:
             # Whether the script goes on counting the batches of a step where the last pass was cut: its next step shows it.
             waits = any(one["steps"] for one in _passes if _same_kind(one, self.record)) and not self.record["steps"]
-            return taken >= (_LEAST if waits else _LEAST_AGAIN) and _run_s() > _WHOLE_S * _scale
-        return taken >= _LEAST and took_s > _scale * (_PASS_S if self.record["parent"] < 0 else _INNER_PASS_S)
+            least = max(_LEAST if waits else _LEAST_AGAIN, 1 + _left_after(self.record))
+            return taken >= least and _run_s() > _WHOLE_S * _scale
+        longest_s = _scale * (_PASS_S if self.record["parent"] < 0 else _INNER_PASS_S)
+        return taken >= _LEAST and took_s > longest_s and (took_s > _PATIENCE * longest_s or len(self.inner_places()) != 1)
+
+    def inner_places(self):
+        """Where passes inside began: a second place shows their period."""
+        return {one["parent_batch"] for one in _passes[self.number + 1 :] if one["parent"] == self.number}
 
 
 def _same_kind(one, other):
     return all(one[name] == other[name] for name in ("dataset", "length", "batch_size"))
+
+
+def _left_after(like):
+    """The batches after which the script itself left an earlier loop over this loader: it may do so again."""
+    left = [len(one["fetched_ns"]) for one in _passes if one["end_ns"] and not one["cut"] and _same_kind(one, like)]
+    return max((taken for taken in left if taken < like["length"]), default=0)
 
 
 def _now_ns():

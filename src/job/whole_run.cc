@@ -129,12 +129,16 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// What happened `at` these positions of a series of `seen` comes again in a series of `whole`: so often altogether. Once, at its beginning,
-// does not say how often.
+double period_of(const std::vector<double>& at) {
+  return at.size() < 2 ? 0 : (at.back() - at.front()) / static_cast<double>(at.size() - 1);
+}
+
+// What happened `at` these positions of a series of `seen` comes again in a series of `whole`: so often altogether. Once does not say how
+// often, if it would have come a second time.
 double repeated(const std::vector<double>& at, double seen, double whole) {
   if (whole <= seen || at.empty()) return static_cast<double>(at.size());
-  if (at.size() == 1) return at.front() < 1 ? 1 : std::max(1.0, std::floor(whole / at.front()));
-  const double period = (at.back() - at.front()) / static_cast<double>(at.size() - 1);
+  if (at.size() == 1) return 2 * at.front() <= seen ? 1 : std::max(1.0, std::floor(whole / at.front()));
+  const double period = period_of(at);
   return period > 0 ? std::floor((whole - at.front()) / period) + 1 : static_cast<double>(at.size());
 }
 
@@ -171,7 +175,9 @@ class LoaderPasses {
     std::vector<double> at;
     for (const size_t child : shown.children)
       if (record_.passes[child].call == 0) at.push_back(static_cast<double>(record_.passes[child].parent_batch));
-    const double count = repeated(at, shown.taken(), whole);
+    double count = repeated(at, shown.taken(), whole);
+    if (&shown != &pass && !at.empty() && !begins_like(pass, at.front())) count = period_of(at) > 0 ? whole / period_of(at) : 0;
+    if (!at.empty()) totals->evaluation_ns += times * count / static_cast<double>(at.size()) * work_after_inner_ns(shown);
     for (const size_t child : shown.children) {
       const LoaderPass& inner = record_.passes[child];
       if (inner.call == 0) add(child, times * inner.times * count / static_cast<double>(at.size()), totals);
@@ -184,6 +190,36 @@ class LoaderPasses {
     for (const LoaderPass& other : record_.passes)
       if (other.kind() == pass.kind() && other.trains() == pass.trains() && other.taken() > out->taken()) out = &other;
     return *out;
+  }
+
+  // What the script does next to the passes inside of one that trains (it generates text), between the same two batches.
+  double work_after_inner_ns(const LoaderPass& shown) const {
+    if (!shown.trains()) return 0;
+    std::map<size_t, double> inner_ns;  // by the batches before
+    for (const size_t child : shown.children) {
+      const LoaderPass& inner = record_.passes[child];
+      if (inner.call == 0) inner_ns[static_cast<size_t>(inner.parent_batch)] += inner.end_ns - inner.begin_ns;
+    }
+    std::vector<double> apart;
+    for (size_t i = 1; i < shown.fetched_ns.size(); ++i)
+      if (!inner_ns.contains(i)) apart.push_back(shown.fetched_ns[i] - shown.fetched_ns[i - 1]);
+    if (apart.empty()) return 0;
+    const double longest_ns = *std::max_element(apart.begin(), apart.end());
+    double out = 0;
+    for (const auto& [batches, ns] : inner_ns) {
+      if (batches == 0 || batches >= shown.fetched_ns.size()) continue;
+      const double own_ns = shown.fetched_ns[batches] - shown.fetched_ns[batches - 1] - ns;
+      if (own_ns > kLongStep * longest_ns) out += own_ns - longest_ns;
+    }
+    return out;
+  }
+
+  // Whether a pass inside began `at` this batch; true if the pass ended before. If not, the script goes on counting in later passes.
+  bool begins_like(const LoaderPass& pass, double at) const {
+    if (pass.taken() < at) return true;
+    return std::any_of(pass.children.begin(), pass.children.end(), [&](size_t child) {
+      return record_.passes[child].call == 0 && static_cast<double>(record_.passes[child].parent_batch) <= at;
+    });
   }
 
   // Of a pass with `whole` batches, more than the `shown` one had.

@@ -85,6 +85,36 @@ TEST(WholeRun, EvaluationsInsideAPassComeAgainAtTheirPeriod) {
   EXPECT_DOUBLE_EQ(run.steps, 100);
 }
 
+TEST(WholeRun, EvaluationsByAllStepsComeAgainAtTheirPeriod) {
+  // Before the steps 0, 50, 100 of all; passes of 130 batches, the second one cut before its evaluation.
+  const auto passes = [](const std::string& at_first) {
+    return pass("train", 130, -1, 0, 130, 0, 2000, times(10, 10, 130), false) + "," +
+           pass("test", 2, 0, 1, 0, 20, 30, times(21, 4, 2), false) + "," + pass("test", 2, 0, 51, 0, 520, 530, times(521, 4, 2), false) +
+           "," + pass("test", 2, 0, 101, 0, 1020, 1030, times(1021, 4, 2), false) + "," +
+           pass("train", 130, -1, 0, 3, 2000, 2030, times(2000, 10, 3), true) + at_first;
+  };
+  const WholeRun by_all = whole_run(record(passes(""), times(20, 15, 133)), kStep, {});
+  EXPECT_DOUBLE_EQ(part(by_all, "evaluation", true), (3 + 130 / 50.0) * 2);
+  const std::string again = "," + pass("test", 2, 4, 1, 0, 2005, 2008, times(2006, 1, 2), false);
+  EXPECT_DOUBLE_EQ(part(whole_run(record(passes(again), times(20, 15, 133)), kStep, {}), "evaluation", true), (3 + 3) * 2);
+}
+
+TEST(WholeRun, WorkNextToAnInnerEvaluationIsPartOfIt) {
+  // After batches 5 and 10 of 12: 10 ns of batches, then 500 ns more until the next batch of training.
+  const std::string passes =
+      pass("train", 100, -1, 0, 12, 0, 2000, times(10, 15, 5) + "," + times(595, 15, 5) + "," + times(1180, 15, 2), true) + "," +
+      pass("test", 2, 0, 5, 0, 75, 85, times(76, 4, 2), false) + "," + pass("test", 2, 0, 10, 0, 660, 670, times(661, 4, 2), false);
+  const WholeRun run = whole_run(record(passes, times(20, 15, 12)), kStep, {});
+  const double evaluation = part(run, "evaluation");
+  EXPECT_NEAR(evaluation, 20 * (500 + 9), 20);
+}
+
+TEST(WholeRun, OneEvaluationAtTheBeginningHappensOnce) {
+  const std::string passes =
+      pass("train", 100, -1, 0, 12, 0, 200, times(10, 15, 12), true) + "," + pass("test", 2, 0, 1, 0, 20, 25, times(21, 2, 2), false);
+  EXPECT_DOUBLE_EQ(part(whole_run(record(passes, times(20, 15, 12)), kStep, {}), "evaluation", true), 2);
+}
+
 TEST(WholeRun, ALaterPassIsAsLongAsTheFirstOfItsKind) {
   const std::string passes = pass("train", 100, -1, 0, 20, 100, 320, times(110, 10, 20), true) + "," +
                              pass("train", 100, -1, 0, 3, 400, 440, times(405, 10, 3), true);

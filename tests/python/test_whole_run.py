@@ -189,10 +189,11 @@ def test_a_loop_that_is_left_over_the_loader_that_trains(whole_run):
     few = SCRIPT.replace("for epoch in", LOSS_OF_A_FEW + "for epoch in", 1).replace(
         "            evaluate()", "            loss_of(train, 5), loss_of(test, 5)", 1
     )
-    done, run = whole_run(few, 2, 50)
-    assert done.returncode == 0, done.stderr
-    assert run["steps"] == 800
-    assert parts(run)["evaluation"]["count"] == pytest.approx(2 * 8 * 2 * 6)  # the sixth batch ends the loop
+    for seconds in (None, 9):
+        done, run = whole_run(few, 2, 50, seconds=seconds)
+        assert done.returncode == 0, done.stderr
+        assert run["steps"] == 800
+        assert parts(run)["evaluation"]["count"] == pytest.approx(2 * 8 * 2 * 6)  # the sixth batch ends the loop
 
 
 # ---- what a run leaves ----------------------------------------------------------------------------------------------------------------
@@ -226,6 +227,14 @@ def test_a_script_finds_no_files_of_an_earlier_start(whole_run, tmp_path):
     assert (tmp_path / "count.json").read_text() == "2"
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if "__pycache__" not in str(path))
     assert left == ["count.json", "link", "log.txt", "out", "out/deep", "out/deep/er", "ready", "ready/ready", "train.py"]
+
+
+@pytest.mark.once
+def test_a_script_that_reads_its_checkpoint(whole_run, tmp_path):
+    done, run = whole_run(SCRIPT + "print(len(torch.load('checkpoint.pt')['model']), 'tensors')\n", 2, 0, seconds=0)
+    assert done.returncode == 0, done.stderr
+    assert "4 tensors" in done.stderr and run["steps"] == 800
+    assert not (tmp_path / "checkpoint.pt").exists()
 
 
 @pytest.mark.once

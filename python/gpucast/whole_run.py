@@ -64,6 +64,7 @@ class _Pass:
         }  # fmt: skip
         self.number = len(_passes)
         self.iterator = lambda: None
+        self.lightning_ends_it = False
         _passes.append(self.record)
         _open.append(self)
 
@@ -194,7 +195,7 @@ def _taking(real):
         if begun is None or begun not in _open:
             return real(self)
         _note_begin()
-        if begun.is_enough():
+        if not begun.lightning_ends_it and begun.is_enough():
             begun.end(cut=True)
             _end_if_enough()
             raise StopIteration
@@ -412,8 +413,10 @@ def _fetching(real):
 
     def __next__(self):
         batch = real(self)
-        if getattr(self, "_gpucast_trains", False) and _open and _open[-1].is_enough():
-            _open[-1].ends_here = self.done = True
+        if getattr(self, "_gpucast_trains", False) and _open:
+            _open[-1].lightning_ends_it = True
+            if _open[-1].is_enough():
+                _open[-1].ends_here = self.done = True
         return batch
 
     return __next__

@@ -383,7 +383,7 @@ trainer.fit(Model(), DataLoader(TensorDataset(torch.ones(1000, 8)), batch_size=4
 @pytest.mark.parametrize(("options", "validations"), [("", 3), ("val_check_interval=0.25", 12), ("check_val_every_n_epoch=3", 1)])
 def test_lightnings_validations(parts_of, options, validations):
     pytest.importorskip("lightning")
-    for seconds in (0, None):
+    for seconds in (0, 0.5, None):  # cut after a number of batches, and after a time
         trained, run = parts_of(LIGHTNING.format(options=options), seconds=seconds)
         assert run["steps"] == 750
         assert trained["evaluation"]["count"] == pytest.approx(2 + 10 * validations)  # two batches of a first check

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy
 
+from eval import ROOT
 from eval.data_sets import GPUS, VIDUR_CARDS, card_of, read_csv
 
 # NeuSight's times are of the host: the shortest of an operator is the launch. This part of it is subtracted from each, and rows below twice it are left out.
@@ -16,6 +17,17 @@ LAUNCH_PART, LEAST_OVER_LAUNCH = 0.85, 2.0
 
 def columns(rows):
     return {name: numpy.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
+
+
+LAYOUT = ("heads", "kv_heads", "head_dim", "window_size")  # of attention
+
+
+def fitted_half(rows, names=("n", "k")):
+    """The rows that fits may use: half of the values of these columns. All rows of one weight are on one side."""
+    number = numpy.zeros(len(rows["ns"]), numpy.int64)
+    for name in names:
+        number = (number * 1_000_003 + rows[name].astype(numpy.int64)) % (1 << 31)
+    return (number * 2_654_435_761 >> 13) % 2 == 0
 
 
 def median_by_key(rows, key, value):
@@ -43,21 +55,52 @@ def kept(classes):
     return {key: found for key, found in classes.items() if found and key[1] in GPUS}
 
 
+def quantisation_ns(m, k, card):
+    """The largest value of x is found, then x is written in fp8: two readings of 2 bytes and a writing of 1, from L2 where x is in it."""
+    gpu = GPUS[card]
+    architecture = json.loads((ROOT / "data/time/architectures.json").read_text())["architectures"]
+    rates = architecture[gpu["compute_capability"]]["rates"]
+    from_l2 = numpy.clip(2 - 2 * m * k / (0.5 * gpu["l2_bytes"]), 0, 1)
+    l2_ns = 1e6 / (gpu["multiprocessors"] * gpu["clock_khz"] * rates["l2_bytes_per_clock"])
+    return 5 * m * k * (from_l2 * l2_ns + (1 - from_l2) * 1e9 / (gpu["bandwidth_bytes_per_s"] * rates["dram_fraction"]))
+
+
+def fp8_gemms(kernel):
+    """Layers in fp8, by framework: its kernels for products and for the quantisation of x differ. `before_ns` is the time of the quantisation: of its
+    bytes, and a fixed part, the difference between the framework's shortest rows in fp8 and in bf16. TensorRT-LLM's products are cuBLASLt's, which
+    PyTorch calls for scales of whole tensors; those of the others are CUTLASS's."""
+    rows, shortest = {}, {}
+    for row in read_csv(kernel / "aic_gemm_fp8.csv"):
+        if row["dtype"] == "fp8_static" and row["framework"] != "sglang":
+            continue
+        key = row["framework"], row["dtype"], card_of(row["card"])
+        rows.setdefault(key, []).append({**{name: int(row[name]) for name in "mnk"}, "ms": float(row["latency_ms"])})
+    for row in read_csv(kernel / "aic_gemm_bf16.csv"):
+        shortest.setdefault((row["framework"], card_of(row["card"])), []).append(float(row["latency_ms"]) * 1e6)
+    out = {}
+    for (framework, kind, card), found in rows.items():
+        if card not in GPUS:
+            continue
+        of = columns([gemm_row(1, r["m"], r["n"], r["k"], r["ms"] * 1e6, 1) for r in median_by_key(found, "mnk", "ms")])
+        before = numpy.zeros(len(of["ns"]))
+        if kind == "fp8":
+            bf16 = numpy.quantile(shortest.get((framework, card), [0.0]), 0.02)
+            before = max(0.0, numpy.quantile(of["ns"], 0.02) - bf16) + quantisation_ns(of["m"], of["k"], card)
+        out[f"aic_gemm_fp8 ({framework}'s layer{'' if kind == 'fp8' else ', x in fp8'})", card, "fp8"] = {**of, "before_ns": before}
+    return out
+
+
 def gemms(data):
     """{(class, card id, precision): columns}."""
     out = {}
     kernel = Path(data) / "kernel_times"
-    for file, precisions in (("aic_gemm_bf16", {"bf16": "bf16"}), ("aic_gemm_fp8", {"fp8_static": "fp8"})):
-        rows = {}
-        for row in read_csv(kernel / f"{file}.csv"):
-            card = card_of(row["card"])
-            if row["dtype"] not in precisions or (row["dtype"] == "fp8_static" and row["framework"] != "sglang"):
-                continue
-            shape = tuple(int(row[name]) for name in "mnk")
-            precision = precisions[row["dtype"]]
-            ns = float(row["all_median_ms"] if precision == "bf16" else row["latency_ms"]) * 1e6
-            rows.setdefault((f"{file} (one layer)", card, precision), {})[shape] = gemm_row(1, *shape, ns, 2 if precision == "bf16" else 1)
-        out.update({key: columns(list(found.values())) for key, found in rows.items()})
+    rows = {}
+    for row in read_csv(kernel / "aic_gemm_bf16.csv"):
+        shape = tuple(int(row[name]) for name in "mnk")
+        key = "aic_gemm_bf16 (one layer)", card_of(row["card"]), "bf16"
+        rows.setdefault(key, {})[shape] = gemm_row(1, *shape, float(row["all_median_ms"]) * 1e6)
+    out.update({key: columns(list(found.values())) for key, found in rows.items()})
+    out.update(fp8_gemms(kernel))
     rows = {}
     for row in read_csv(kernel / "vidur_ops.csv"):
         if int(row["gemm_n"]) > 0:
@@ -110,14 +153,16 @@ def gemms(data):
 
 
 def attentions(data):
-    """{(class, card id, precision): columns} of a framework's prefill times."""
+    """{(class, card id, precision): columns}: a framework's prefills, with its other kernels, and the attention of encoders, a kernel alone."""
     rows = {}
     for row in read_csv(Path(data) / "kernel_times" / "aic_attention.csv"):
-        if row["dtype"] != "bf16" or row["kv_cache_dtype"] not in ("bf16", "float16", "auto", ""):
+        if row["dtype"] != "bf16" or row["kv_cache_dtype"] not in ("bf16", "float16", "auto", "", "none"):
             continue
         shape = {name: int(row[name]) for name in ("batch", "seq", "heads", "kv_heads", "head_dim", "window_size", "causal")}
+        shape["prefill"] = int(row["op"] == "context_attention")
         kind = "window" if shape["window_size"] else "causal" if shape["causal"] else "full"
-        rows.setdefault((f"aic_attention forward, {kind}", card_of(row["card"]), "bf16"), {})[tuple(shape.values())] = {
+        name = f"aic_attention prefill, {kind}" if shape["prefill"] else f"aic_attention of encoders, {kind}"
+        rows.setdefault((name, card_of(row["card"]), "bf16"), {})[tuple(shape.values())] = {
             **shape,
             "ns": float(row["all_median_ms"]) * 1e6,
         }
@@ -183,7 +228,7 @@ def attention_lines(rows, precision):
                         "value_dim": r["head_dim"],
                         "causal": bool(r["causal"]),
                         "window": r["window_size"],
-                        "prefill": True,
+                        "prefill": bool(r["prefill"]),
                     },
                 }
             )

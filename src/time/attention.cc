@@ -25,10 +25,55 @@ double keys_per_query(const AttentionShape& shape, double block) {
   return round_up(seen, 32);
 }
 
+// The keys that a block sees at most.
+double most_keys(const AttentionShape& shape, double block) {
+  const auto keys = static_cast<double>(shape.keys);
+  return round_up(shape.window > 0 ? std::min(keys, static_cast<double>(shape.window) + block) : keys, 32);
+}
+
+// The constants of a kernel: PyTorch's own, or others.
+struct Kernel {
+  double efficiency, softmax_cycles, block_cycles, alone, wave_smoothing, l2_bytes_per_cycle, dram_fraction, overlap;
+};
+
+// Kernels for wider heads have less space for their blocks.
+Kernel own_kernel(const AttentionConstants& c, AttentionKernel which, bool backward, double width) {
+  const OwnAttentionConstants& own = c.own;
+  const AttentionKernelConstants& kernel = c.kernel[which];
+  const double wide = width > 256 ? own.wide_efficiency * own.wide_efficiency : width > 128 ? own.wide_efficiency : 1;
+  return {.efficiency = (backward ? kernel.backward_rate : kernel.rate) * wide,
+          .softmax_cycles = kernel.softmax_cycles,
+          .block_cycles = own.block_cycles,
+          .alone = 0,
+          .wave_smoothing = own.wave_smoothing,
+          .l2_bytes_per_cycle = own.l2_bytes_per_cycle,
+          .dram_fraction = 1,
+          .overlap = 0};
+}
+
+Kernel other_kernel(const AttentionConstants& c, bool prefill, bool backward, double width) {
+  const double of_width = width <= 64    ? c.narrow_efficiency
+                          : width <= 128 ? 1
+                          : width <= 192 ? c.wide_efficiency * (prefill ? c.prefill_wide_efficiency : 1)
+                          : width <= 256 ? c.wider_efficiency
+                                         : c.widest_efficiency;
+  return {.efficiency = (backward ? c.backward_efficiency : c.efficiency) * of_width,
+          .softmax_cycles = c.softmax_cycles,
+          .block_cycles = c.block_cycles,
+          .alone = c.alone,
+          .wave_smoothing = c.wave_smoothing,
+          .l2_bytes_per_cycle = c.l2_bytes_per_cycle,
+          .dram_fraction = c.dram_fraction,
+          .overlap = c.overlap};
+}
+
+// A serving framework's cache has pages of this many keys, which its kernels read as a whole.
+constexpr double kPageKeys = 64;
+
 }  // namespace
 
 // A multiprocessor computes one block of a head's queries at a time, over the keys that they see: two products in the forward, five in the
-// backward, because it computes the scores again.
+// backward, because it computes the scores again. A kernel is never faster than its longest block alone.
 Estimate attention_time(const Operation& operation, const CardRates& card) {
   const AttentionShape& shape = operation.attention;
   const AttentionConstants& c = card.attention[operation.precision];
@@ -39,36 +84,43 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const double value_dim = shape.value_dim > 0 ? static_cast<double>(shape.value_dim) : head_dim;
   const double width = std::max(head_dim, value_dim);
   const double padded = padded_width(width, card.capability);
-  const double block = width <= 128 ? 128 : 64;
+  const bool own = shape.kernel != AttentionKernel::any;
+  const Kernel kernel = own ? own_kernel(c, shape.kernel, backward, width) : other_kernel(c, shape.prefill, backward, width);
+  const double block = width <= 128 || (card.capability >= 90 && !own) ? 128 : 64;
+  const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
   const double heads = static_cast<double>(shape.batch) * static_cast<double>(shape.heads);
-  const double waves = heads * std::ceil(static_cast<double>(shape.queries) / block) / card.multiprocessors;
-  if (waves == 0 || shape.keys == 0 || width == 0) return {floor_ns, Bound::launch};
-  const double taken = (1 - c.wave_smoothing) * std::ceil(waves) + c.wave_smoothing * std::max(waves, 1.0);
+  const double waves = heads * std::ceil(queries / block) / card.multiprocessors;
+  if (waves == 0 || keys == 0 || width == 0) return {floor_ns, Bound::launch};
+  const double taken = (1 - kernel.wave_smoothing) * std::ceil(waves) + kernel.wave_smoothing * std::max(waves, 1.0);
 
-  const double wide = width > 256 ? c.wide_efficiency * c.wide_efficiency : width > 128 ? c.wide_efficiency : 1;
-  const AttentionKernelConstants& kernel = c.kernel[shape.kernel];
-  const double efficiency = (backward ? c.backward_efficiency * kernel.backward_rate : c.efficiency * kernel.rate) * wide;
   const double products = backward ? 5 : 2;  // and the softmax half as many times
   const double key_ns =
-      1e9 * products * 2 * block * padded / (card.sustained_flop_per_s[operation.precision] / card.multiprocessors * efficiency) +
-      products / 2 * c.softmax_cycles * kernel.softmax * block / 128 * cycle_ns;
-  const double compute_ns = taken * (keys_per_query(shape, block) * key_ns + c.block_cycles * cycle_ns);
+      1e9 * products * 2 * block * padded / (card.sustained_flop_per_s[operation.precision] / card.multiprocessors * kernel.efficiency) +
+      products / 2 * kernel.softmax_cycles * block / 128 * cycle_ns;
+  const double block_ns = kernel.block_cycles * (own ? 1 : padded / 128) * cycle_ns;
+  const double compute_ns =
+      std::max(taken * (keys_per_query(shape, block) * key_ns + block_ns), kernel.alone * most_keys(shape, block) * key_ns + block_ns);
 
   // Queries and the result, keys and values; backward also reads and writes the gradient of each.
   const double element = operation.element_bytes;
   const double kv_heads = static_cast<double>(shape.batch) * static_cast<double>(std::max<int64_t>(1, shape.kv_heads));
-  const double tensors =
-      (heads * static_cast<double>(shape.queries) + kv_heads * static_cast<double>(shape.keys)) * (head_dim + value_dim) * element;
-  const double moved = tensors * (backward ? 2 : 1);
+  const auto bytes = [&](double of_keys) { return (heads * queries + kv_heads * of_keys) * (head_dim + value_dim) * element; };
+  const double moved = bytes(shape.prefill ? round_up(keys, kPageKeys) : keys) * (backward ? 2 : 1);
   const double warm = std::clamp(2 - 2 * moved / card.l2_bytes, 0.0, 1.0);
-  const double memory_ns =
-      moved * (warm * cycle_ns / (c.l2_bytes_per_cycle * card.multiprocessors) + (1 - warm) * 1e9 / card.dram_bytes_per_s);
-  const double larger = std::max(compute_ns, memory_ns);
-  const Bound bound = floor_ns > larger                           ? Bound::launch
+  const double ns_a_byte = warm * cycle_ns / (kernel.l2_bytes_per_cycle * card.multiprocessors) +
+                           (1 - warm) * 1e9 / (card.dram_bytes_per_s * kernel.dram_fraction);
+  const double memory_ns = moved * ns_a_byte;
+  const double both_ns = together_ns(compute_ns, memory_ns, kernel.overlap);
+  const Bound bound = floor_ns > both_ns                          ? Bound::launch
                       : memory_ns > compute_ns                    ? Bound::memory
                       : waves < card.tail_fill * std::ceil(waves) ? Bound::tail
                                                                   : Bound::compute;
-  return {floor_ns + larger + (shape.prefill ? c.prefill_passes * memory_ns : 0), bound};
+  double others_ns = own && backward ? c.own.backward_passes * bytes(keys) * ns_a_byte : 0;
+  if (shape.prefill) {  // its other kernels rotate queries and keys, and write the cache
+    others_ns = (c.prefill_passes * bytes(0) + c.prefill_cache_passes * (bytes(keys) - bytes(0))) * ns_a_byte +
+                static_cast<double>(shape.batch) * queries * c.prefill_token_cycles * cycle_ns;
+  }
+  return {floor_ns + both_ns + others_ns, bound};
 }
 
 }  // namespace gpucast

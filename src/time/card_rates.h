@@ -32,20 +32,26 @@ struct By : std::array<Value, static_cast<size_t>(Key::count_)> {
 
 // Times of a multiprocessor are in cycles, because they get shorter when the clock is higher.
 struct GemmConstants {
+  double efficiency = 1;  // of the card's sustained rate
   double k_overhead = 0;  // a tile's start and end cost as much as this many more steps of k
   double edge = 0;  // smaller tiles read more for each product: a tile of m x n takes 1 + edge x (128 / m + 128 / n - 1.5) times as long
   double least_k_cycles = 0;        // one step of k takes at least this
-  double feed_bytes_per_cycle = 0;  // that a multiprocessor can read for its tile
+  double feed_bytes_per_cycle = 0;  // that a multiprocessor can read for its tile, one of its own or one of a pair
   double largest_tile = 1;          // m x n, for linear layers in fp32: products that are not batched and have a transposed second operand
   double transposed = 1;            // the time of these products is multiplied by this
   double tile_cycles = 0;           // a tile, whatever its size
+  double later_overhead = 1;        // of k_overhead, for the tiles of a multiprocessor after the first: kernels that stay start them early
+  double latency_cycles = 0;        // from a step of k to the next one of the same tile, at least
+  double resident = 1;              // tiles of 128 x 128 that a multiprocessor holds at a time; up to four smaller ones in the same space
   double split_cycles = 0;          // for the sum of the parts, where k is cut into parts
   double floor_cycles = 0;          // a kernel's start and end
   double wave_smoothing = 0;        // 0: tiles go in whole waves; 1: the last wave costs what is in it
   double overlap = 0;               // compute and memory of equal length run together in (1 + overlap) times one of them: together_ns()
   double l2_bytes_per_cycle = 0;    // of a multiprocessor
-  double warm_inputs = 0;           // activations up to this part of L2 are read from there
-  double warm_weights = 0;          // same, for the second operand of a product that is not batched
+  double store_bytes_per_cycle = 1e30;  // same, of the result
+  double dram_fraction = 1;             // of the card's sustained rate
+  double warm_inputs = 0;               // activations up to this part of L2 are read from there
+  double warm_weights = 0;              // same, for the second operand of a product that is not batched
   double throttle = 0;  // long kernels take up to this much longer, because the clock falls; more on cards with more FLOP/s for each watt
   double throttle_ns = 0;                 // kernels of this length are slowed down by half of `throttle`
   double unaligned_flop_per_cycle = 1e9;  // of a multiprocessor's tensor cores, where elements are read one at a time
@@ -55,21 +61,39 @@ struct GemmConstants {
   double batched_tile_m = 1, batched_tile_n = 1;  // the only tile of batched fp32 products; 1: there are several
 };
 
-// One of PyTorch's kernels for attention, relative to AttentionConstants.
+// One of PyTorch's kernels for attention.
 struct AttentionKernelConstants {
-  double rate = 1, backward_rate = 1;  // of its matrix products
-  double softmax = 1;                  // cycles of its softmax
+  double rate = 1, backward_rate = 1;  // of the rate a matrix product sustains
+  double softmax_cycles = 0;           // as in AttentionConstants
 };
 
+// What PyTorch's kernels have in common.
+struct OwnAttentionConstants {
+  double wide_efficiency = 1;  // heads wider than 128 reach this part of the rate; heads wider than 256, this part of that
+  double block_cycles = 0, wave_smoothing = 0, l2_bytes_per_cycle = 1e30;  // as in AttentionConstants
+  double backward_passes = 0;  // how many times the backward's other kernels move its tensors: sums of rows, gradients of queries in fp32
+};
+
+// Of serving frameworks' kernels, and where the kernel is not known.
 struct AttentionConstants {
-  double efficiency = 1;           // of the rate a matrix product sustains
-  double backward_efficiency = 1;  // same
-  double wide_efficiency = 1;      // heads wider than 128 reach this part of it; heads wider than 256, this part of that
-  double softmax_cycles = 0;       // the softmax of a block's 128 scores for one key; exponentials have their own units
-  double block_cycles = 0;         // a block of queries, for any number of keys
-  double prefill_cycles = 0;       // a prefill's other kernels: their starts and ends
-  double prefill_passes = 0;       // how many times these kernels move the prefill's tensors
+  double efficiency = 1;               // of the rate a matrix product sustains
+  double backward_efficiency = 1;      // same
+  double narrow_efficiency = 1;        // heads of up to 64 reach this part of it
+  double wide_efficiency = 1;          // same, of 129 to 192
+  double wider_efficiency = 1;         // same, of 193 to 256
+  double widest_efficiency = 1;        // same, of more than 256
+  double alone = 1;                    // of the time for a key, where a multiprocessor has one block
+  double softmax_cycles = 0;           // the softmax of a block's 128 scores for one key; exponentials have their own units
+  double block_cycles = 0;             // a block of queries of heads of 128, for any number of keys
+  double prefill_cycles = 0;           // a prefill's other kernels: their starts and ends
+  double prefill_passes = 0;           // how many times these kernels move queries and results
+  double prefill_cache_passes = 0;     // same, keys and values
+  double prefill_token_cycles = 0;     // of the card, for each token
+  double overlap = 0;                  // as in GemmConstants
+  double dram_fraction = 1;            // of the card's sustained rate
+  double prefill_wide_efficiency = 1;  // of heads of 129 to 192, in a prefill: where frameworks have only a Triton kernel for them
   By<AttentionKernel, AttentionKernelConstants> kernel;
+  OwnAttentionConstants own;
   double l2_bytes_per_cycle = 0;  // of a multiprocessor
   double wave_smoothing = 0;      // as in GemmConstants
 };

@@ -118,6 +118,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     const Precision unit = precision_from_name(found.unit);
     GemmConstants& gemm = card.gemm[precision];
     const auto of_gemm = [&](const char* name) { return constants.of_operation(OperationKind::gemm, unit, name); };
+    gemm.efficiency = of_gemm("efficiency");
     gemm.k_overhead = of_gemm("k_overhead");
     gemm.edge = of_gemm("edge");
     gemm.least_k_cycles = of_gemm("least_k_cycles");
@@ -125,6 +126,11 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.largest_tile = of_gemm("largest_tile");
     gemm.transposed = of_gemm("transposed");
     gemm.tile_cycles = of_gemm("tile_cycles");
+    gemm.later_overhead = of_gemm("later_overhead");
+    gemm.latency_cycles = of_gemm("latency_cycles");
+    gemm.resident = of_gemm("resident");
+    gemm.store_bytes_per_cycle = of_gemm("store_bytes_per_cycle");
+    gemm.dram_fraction = of_gemm("dram_fraction");
     gemm.split_cycles = of_gemm("split_cycles");
     gemm.floor_cycles = of_gemm("floor_cycles");
     gemm.wave_smoothing = of_gemm("wave_smoothing");
@@ -149,17 +155,28 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     const auto of_attention = [&](const char* name) { return constants.of_operation(OperationKind::attention, unit, name); };
     attention.efficiency = of_attention("efficiency");
     attention.kernel[AttentionKernel::flash] = {of_attention("flash_rate"), of_attention("flash_backward_rate"),
-                                                of_attention("flash_softmax")};
+                                                of_attention("flash_softmax_cycles")};
     attention.kernel[AttentionKernel::efficient] = {of_attention("efficient_rate"), of_attention("efficient_backward_rate"),
-                                                    of_attention("efficient_softmax")};
+                                                    of_attention("efficient_softmax_cycles")};
     attention.kernel[AttentionKernel::cudnn] = {of_attention("cudnn_rate"), of_attention("cudnn_backward_rate"),
-                                                of_attention("cudnn_softmax")};
+                                                of_attention("cudnn_softmax_cycles")};
+    attention.own = {of_attention("own_wide_efficiency"), of_attention("own_block_cycles"), of_attention("own_wave_smoothing"),
+                     of_attention("own_l2_bytes_per_cycle"), of_attention("own_backward_passes")};
+    attention.prefill_wide_efficiency = of_attention("prefill_wide_efficiency");
     attention.backward_efficiency = of_attention("backward_efficiency");
+    attention.narrow_efficiency = of_attention("narrow_efficiency");
     attention.wide_efficiency = of_attention("wide_efficiency");
+    attention.wider_efficiency = of_attention("wider_efficiency");
+    attention.widest_efficiency = of_attention("widest_efficiency");
+    attention.alone = of_attention("alone");
+    attention.overlap = of_attention("overlap");
+    attention.dram_fraction = of_attention("dram_fraction");
     attention.softmax_cycles = of_attention("softmax_cycles");
     attention.block_cycles = of_attention("block_cycles");
     attention.prefill_cycles = of_attention("prefill_cycles");
     attention.prefill_passes = of_attention("prefill_passes");
+    attention.prefill_cache_passes = of_attention("prefill_cache_passes");
+    attention.prefill_token_cycles = of_attention("prefill_token_cycles");
     attention.l2_bytes_per_cycle = of_attention("l2_bytes_per_cycle");
     attention.wave_smoothing = of_attention("wave_smoothing");
   }

@@ -96,8 +96,9 @@ TEST(Together, AShortOneIsHiddenAndTwoAlikeOverlapInPart) {
 // The clock falls lower on a card with 989.4 TFLOP/s from 700 W than on one with 312 from 400 W.
 TEST(CardRates, LongProductsLoseMoreClockWithMoreFlopsForAWatt) {
   const auto throttle = [](const char* gpu, double constant) {
-    const std::string file = fmt::format(
-        R"({{"schema_version":1,"operations":{{"gemm":{{"fp16":{{"source":"x","throttle":{},"most_throttle":0.36}}}}}}}})", constant);
+    const std::string file =
+        fmt::format(R"({{"schema_version":1,"cards":{{"{}":{{"gemm":{{"fp16":{{"source":"x","throttle":{},"most_throttle":0.36}}}}}}}}}})",
+                    gpu, constant);
     return card_rates(find_gpu(gpu), file).gemm[Precision::fp16].throttle;
   };
   EXPECT_NEAR(throttle("h200", 0.2), 0.2 * 989.4 / 700, 1e-6);
@@ -183,6 +184,73 @@ TEST(GemmTime, AFewTilesShareTheirK) {
   EXPECT_DOUBLE_EQ(gemm_time(product(1, 256, 128, 1024, Precision::bf16), card).ns, 1000 + 2 * 1024);
 }
 
+// The sums of the parts are another kernel's work, after the products and their memory.
+TEST(GemmTime, SumsOfPartsDoNotHideBehindMemory) {
+  CardRates card = paper_card();
+  card.dram_bytes_per_s = 1e12;
+  GemmConstants& c = card.gemm[Precision::bf16];
+  c.edge = 1e9;
+  const double moved_ns = 2.0 * (256 * 1024 + 128 * 1024 + 256 * 128) / 1e3;  // 852 ns, longer than the products in 8 parts
+  c.split_cycles = 300;
+  EXPECT_NEAR(gemm_time(product(1, 256, 128, 1024, Precision::bf16), card).ns, 1000 + 300 + moved_ns, 1e-6);
+}
+
+TEST(GemmTime, LaterTilesStartEarly) {
+  CardRates card = paper_card();
+  GemmConstants& c = card.gemm[Precision::fp32];
+  const auto ns = [&](int64_t batch) { return gemm_time(product(batch, 128, 128, 1024), card).ns - 1000; };
+  c.k_overhead = 100;
+  EXPECT_DOUBLE_EQ(ns(10), 1124);
+  EXPECT_DOUBLE_EQ(ns(30), 3 * 1124);
+  c.later_overhead = 0.25;
+  EXPECT_DOUBLE_EQ(ns(10), 1124);
+  EXPECT_DOUBLE_EQ(ns(30), 3 * (1024 + 25) + 75);
+}
+
+// Ten multiprocessors: a tile alone waits 4 ns for each step of k; four small tiles wait at the same time.
+TEST(GemmTime, SmallTilesShareAMultiprocessorsWaits) {
+  CardRates card = paper_card();
+  GemmConstants& c = card.gemm[Precision::bf16];
+  c.least_part = 1e9;
+  c.latency_cycles = 4;
+  const auto ns = [&](int64_t batch) { return gemm_time(product(batch, 32, 32, 1024, Precision::bf16), card).ns - 1000; };
+  EXPECT_DOUBLE_EQ(ns(10), 4 * 1024);
+  EXPECT_DOUBLE_EQ(ns(40), 4 * 1024);
+  EXPECT_DOUBLE_EQ(ns(41), 2 * 4 * 1024);
+  c.resident = 0.0625;  // a tile of 32 x 32
+  EXPECT_DOUBLE_EQ(ns(40), 4 * 4 * 1024);
+}
+
+TEST(GemmTime, ResultsAndSharesOfRatesHaveTheirOwnConstants) {
+  CardRates card = paper_card();
+  GemmConstants& c = card.gemm[Precision::fp32];
+  c.efficiency = 0.5;
+  EXPECT_DOUBLE_EQ(gemm_time(product(10, 128, 128, 1024), card).ns, 1000 + 2 * 1024);
+  c.efficiency = 1;
+  c.warm_inputs = c.warm_weights = 1e9;  // all in L2
+  c.store_bytes_per_cycle = 1;
+  EXPECT_DOUBLE_EQ(gemm_time(product(10, 128, 128, 64), card).ns, 1000 + 4 * 128 * 128);
+  c.warm_inputs = c.warm_weights = 1e-9;
+  card.dram_bytes_per_s = 1e9;
+  c.dram_fraction = 0.5;
+  EXPECT_DOUBLE_EQ(gemm_time(product(10, 128, 128, 64), card).ns, 1000 + 2 * 10 * 4 * (128 * 64 + 64 * 128 + 128 * 128));
+}
+
+// 11 x 128 columns on ten multiprocessors: tiles of 128 need two waves. Hopper's kernels have tiles of 160 columns: nine, one wave.
+TEST(GemmTime, HopperHasTilesOfManyWidths) {
+  CardRates card = paper_card();
+  const Operation wide = product(1, 128, 11 * 128, 1024, Precision::bf16);
+  card.gemm[Precision::bf16].edge = 0.2;
+  card.gemm[Precision::bf16].least_part = 1e9;
+  const double ampere_ns = gemm_time(wide, card).ns - 1000;
+  card.capability = 90;
+  EXPECT_NEAR(gemm_time(wide, card).ns - 1000, 1.25 * 1024 * (1 + 0.2 * (1 + 0.8 - 1.5)), 1e-6);
+  EXPECT_GT(ampere_ns, 1.4 * (gemm_time(wide, card).ns - 1000));
+  EXPECT_EQ(gemm_tiling(wide, card).tile_n, 160);
+  card.capability = 120;  // GeForce cards have the older kernels
+  EXPECT_DOUBLE_EQ(gemm_time(wide, card).ns - 1000, ampere_ns);
+}
+
 TEST(GemmTime, RowsThatAreNotAlignedAreSlower) {
   CardRates card = paper_card();
   const double peak = card.sustained_flop_per_s[Precision::bf16] / (card.multiprocessors * card.clock_hz);
@@ -196,7 +264,7 @@ TEST(GemmTime, RowsThatAreNotAlignedAreSlower) {
 }
 
 TEST(GemmTime, TwiceTheWorkIsNeverFaster) {
-  for (const char* name : {"t4", "a100-80", "h200", "rtx4090", "p100-16-pcie", "l4"}) {
+  for (const char* name : {"t4", "a100-80", "h200", "b200", "l40s", "rtx4090", "p100-16-pcie", "l4"}) {
     const CardRates card = card_rates(find_gpu(name));
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (int64_t m = 1; m <= 16384; m *= 4) {
@@ -253,12 +321,58 @@ TEST(AttentionTime, APrefillHasMoreKernels) {
   card.dram_bytes_per_s = 1e9;
   c.l2_bytes_per_cycle = 1;
   c.prefill_cycles = 5000;
-  c.prefill_passes = 2;
+  c.prefill_passes = c.prefill_cache_passes = 2;
   Operation prefill = attention(1, 128, false);
   const double alone_ns = attention_time(prefill, card).ns - 1000;
   const double moved_bytes = 4.0 * 16 * 128 * 128 * 2;
   prefill.attention.prefill = true;
   EXPECT_NEAR(attention_time(prefill, card).ns, 5000 + alone_ns + 2 * moved_bytes, 1e-6);
+}
+
+TEST(AttentionTime, APrefillReadsPagesAndHasACostForEachToken) {
+  CardRates card = paper_card();
+  AttentionConstants& c = card.attention[Precision::bf16];
+  c.l2_bytes_per_cycle = 0.1;  // ten multiprocessors: a byte a ns
+  card.l2_bytes = 1e12;
+  Operation one_token = attention(1, 1, true);
+  const double head_bytes = 2 * 128 * 2;  // keys and values, or queries and results
+  EXPECT_DOUBLE_EQ(attention_time(one_token, card).ns, 16 * head_bytes + 16 * head_bytes);
+  one_token.attention.prefill = true;
+  EXPECT_DOUBLE_EQ(attention_time(one_token, card).ns, 16 * head_bytes + 16 * 64 * head_bytes);
+  c.prefill_token_cycles = 7;
+  EXPECT_DOUBLE_EQ(attention_time(one_token, card).ns, 16 * head_bytes + 16 * 64 * head_bytes + 7);
+}
+
+// One head of 1024 queries on ten multiprocessors has eight blocks at once; the last one sees all keys.
+TEST(AttentionTime, TheLongestBlockIsTheLeast) {
+  CardRates card = paper_card();
+  AttentionConstants& c = card.attention[Precision::bf16];
+  c.l2_bytes_per_cycle = 1e30;
+  Operation one_head = attention(1, 1024, true);
+  one_head.attention.heads = one_head.attention.kv_heads = 1;
+  EXPECT_DOUBLE_EQ(attention_time(one_head, card).ns, 2 * 1024);
+  c.alone = 0.75;
+  EXPECT_DOUBLE_EQ(attention_time(one_head, card).ns, 2 * 768);
+  one_head.attention.window = 256;
+  EXPECT_DOUBLE_EQ(attention_time(one_head, card).ns, 2 * (256 + 64)) << "the mean is more than 0.75 of a window and a block";
+}
+
+TEST(AttentionTime, WidthsHaveTheirOwnShares) {
+  CardRates card = paper_card();
+  card.capability = 90;
+  AttentionConstants& c = card.attention[Precision::bf16];
+  c.l2_bytes_per_cycle = 1e30;
+  c.narrow_efficiency = 0.9, c.wide_efficiency = 0.8, c.wider_efficiency = 0.5, c.widest_efficiency = 0.25;
+  const auto ns = [&](int64_t width) {
+    Operation wide = attention(10, 1024, false);
+    wide.attention.head_dim = wide.attention.value_dim = width;
+    return attention_time(wide, card).ns / (16.0 * 8 * 1024 * 2);
+  };
+  EXPECT_DOUBLE_EQ(ns(128), 1);
+  EXPECT_NEAR(ns(64), 0.5 / 0.9, 1e-9);
+  EXPECT_NEAR(ns(192), 1.5 / 0.8, 1e-9);
+  EXPECT_NEAR(ns(256), 2 / 0.5, 1e-9);
+  EXPECT_NEAR(ns(512), 4 / 0.25, 1e-9);
 }
 
 TEST(AttentionTime, LessToSeeIsLessTime) {

@@ -11,48 +11,71 @@ namespace {
 struct GemmTile {
   double m, n;
 };
-constexpr GemmTile kTensorGemmTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256},
-                                         {128, 64},  {64, 128},  {64, 64},   {64, 32},  {32, 64}};
+// cuBLAS's kernels for tensor cores until Ada and on GeForce cards, by their names: 256x128, 128x64, ...
+constexpr GemmTile kTensorGemmTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64},
+                                         {64, 128},  {64, 64},   {64, 32},   {32, 64},  {32, 32}};
+// Since Hopper (nvjet) tiles come in many widths, so that few multiprocessors idle in the last wave.
+constexpr GemmTile kNvjetTiles[] = {{64, 8},    {64, 16},   {64, 24},   {64, 32},   {64, 48},  {64, 64},  {64, 96},   {64, 128}, {64, 160},
+                                    {64, 192},  {64, 256},  {8, 64},    {16, 64},   {24, 64},  {32, 64},  {48, 64},   {96, 64},  {128, 64},
+                                    {160, 64},  {192, 64},  {256, 64},  {128, 8},   {128, 16}, {128, 24}, {128, 32},  {128, 48}, {128, 96},
+                                    {128, 128}, {128, 160}, {128, 192}, {128, 256}, {8, 128},  {16, 128}, {24, 128},  {32, 128}, {48, 128},
+                                    {96, 128},  {160, 128}, {192, 128}, {256, 128}, {192, 96}, {96, 192}, {192, 192}, {256, 32}, {32, 256},
+                                    {256, 96},  {96, 256},  {320, 128}, {128, 320}};
 constexpr GemmTile kPlainTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 32}, {32, 128}, {64, 32}, {32, 64}, {32, 32}};
 constexpr GemmTile kBatchedPlainTiles[] = {{64, 64}, {128, 32}, {32, 128}, {64, 128}};
 constexpr double kParts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
-
-struct Compute {
-  double ns = std::numeric_limits<double>::infinity();
-  double full = 1;  // the part of the multiprocessors that have a tile in the last wave
-  GemmTiling tiling;
-};
 
 struct Sizes {
   double batch, m, n, k, element;
 };
 
+struct Computation {
+  double ns = 0;                                             // of the tiles
+  double both_ns = std::numeric_limits<double>::infinity();  // of the tiles, their memory and the sums of parts of k
+  double full = 1;                                           // the part of the multiprocessors that have a tile in the last wave
+  GemmTiling tiling;
+};
+
+// A kernel as the library has them: its tiles, and what all of them cost.
+struct Kernels {
+  std::span<const GemmTile> tiles;
+  double largest_tile, k_step, slower, memory_ns;
+  bool may_split;
+};
+
 // The library cuts the output into tiles; a multiprocessor computes one at a time. It chooses the fastest tile and number of parts of k.
-Compute compute_time(const Sizes& s, std::span<const GemmTile> tiles, double largest_tile, bool may_split, double k_step, double rate,
-                     const CardRates& card, const GemmConstants& c) {
+// The sums of the parts follow the products.
+Computation compute(const Sizes& s, const Kernels& kernels, double rate, const CardRates& card, const GemmConstants& c) {
   const double cycle_ns = 1e9 / card.clock_hz;
   const double l2_ns_a_byte = 1e9 / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz);
   const double sums_ns_a_part = s.batch * s.m * s.n * 8 * l2_ns_a_byte;  // written and read again, in fp32
-  const double clusters = card.capability >= 90 ? 2 : 1;                 // since Hopper, two multiprocessors share the bytes that they read
-  Compute best;
-  for (const GemmTile& tile : tiles) {
-    if (tile.m * tile.n > largest_tile) continue;
+  Computation best;
+  for (const GemmTile& tile : kernels.tiles) {
+    if (tile.m * tile.n > kernels.largest_tile) continue;
+    const bool mostly_empty = (tile.m > 64 && tile.m > 2 * s.m) || (tile.n > 64 && tile.n > 2 * s.n);
+    if (mostly_empty && kernels.tiles.size() > 1) continue;
     const double tiles_of_one = s.batch * std::ceil(s.m / tile.m) * std::ceil(s.n / tile.n);
     const double multiply_ns = 1e9 * 2 * tile.m * tile.n / rate * card.multiprocessors * (1 + c.edge * (128 / tile.m + 128 / tile.n - 1.5));
-    const double feed_ns = (tile.m + tile.n) * s.element / (c.feed_bytes_per_cycle * clusters) * cycle_ns;
+    const double feed_ns = (tile.m + tile.n) * s.element / c.feed_bytes_per_cycle * cycle_ns;
     const double k_ns = std::max({multiply_ns, feed_ns, c.least_k_cycles * cycle_ns});
+    // Small tiles share a multiprocessor: while one waits for its next step, another computes.
+    const double resident = std::clamp(std::floor(c.resident * 128 * 128 / (tile.m * tile.n)), 1.0, 4.0);
     for (const double parts : kParts) {
-      if (parts > 1 && (!may_split || s.k / parts < c.least_part)) break;
+      if (parts > 1 && (!kernels.may_split || s.k / parts < c.least_part)) break;
       const double waves = tiles_of_one * parts / card.multiprocessors;
       const double taken = (1 - c.wave_smoothing) * std::ceil(waves) + c.wave_smoothing * std::max(waves, 1.0);
-      const double steps = std::ceil(s.k / parts / k_step) * k_step + c.k_overhead;
-      double ns = taken * (k_ns * steps + c.tile_cycles * cycle_ns);
-      if (parts > 1) ns += c.split_cycles * cycle_ns + parts * sums_ns_a_part;
-      if (ns < best.ns) best = {ns, waves / std::ceil(waves), {tile.m, tile.n, tiles_of_one * parts}};
+      const double steps = std::ceil(s.k / parts / kernels.k_step) * kernels.k_step;
+      const double busy_ns = taken * (k_ns * (steps + c.k_overhead * c.later_overhead) + c.tile_cycles * cycle_ns) +
+                             k_ns * c.k_overhead * (1 - c.later_overhead);
+      const double chain_ns = std::ceil(std::ceil(waves) / resident) * (c.latency_cycles * steps + c.tile_cycles) * cycle_ns;
+      double ns = kernels.slower * std::max(busy_ns, chain_ns);
+      ns *= 1 + c.throttle * ns / (ns + c.throttle_ns);  // a long kernel heats the card, which lowers its clock
+      const double sums_ns = parts > 1 ? c.split_cycles * cycle_ns + parts * sums_ns_a_part : 0;
+      if (std::max(ns, kernels.memory_ns) + sums_ns >= best.both_ns) continue;
+      const double both_ns = together_ns(ns, kernels.memory_ns, c.overlap) + sums_ns;
+      if (both_ns < best.both_ns) best = {ns + sums_ns, both_ns, waves / std::ceil(waves), {tile.m, tile.n, tiles_of_one * parts}};
     }
   }
-  // A long kernel heats the card, which lowers its clock.
-  best.ns *= 1 + c.throttle * best.ns / (best.ns + c.throttle_ns);
   return best;
 }
 
@@ -65,22 +88,46 @@ Sizes sizes_of(const Operation& operation) {
           static_cast<double>(operation.element_bytes)};
 }
 
-Compute compute_of(const Operation& operation, const CardRates& card) {
+double memory_ns(const Operation& operation, const CardRates& card, const GemmConstants& c) {
+  const Sizes s = sizes_of(operation);
+  const double a = s.batch * s.m * s.k * s.element, b = s.batch * s.k * s.n * s.element;
+  const double out = s.batch * s.m * s.n * std::max(s.element, operation.precision == Precision::fp8 ? 2.0 : 1.0);  // fp8's sums are wider
+  const double l2_bytes = card.l2_bytes / card.l2_copies, at_once = card.multiprocessors * card.clock_hz;
+  const double cold_out = cold(out, c.warm_inputs, l2_bytes);
+  const double cold_in = cold(a, c.warm_inputs, l2_bytes) + cold(b, s.batch > 1 ? c.warm_inputs : c.warm_weights, l2_bytes);
+  return 1e9 * ((cold_in + cold_out) / (card.dram_bytes_per_s * c.dram_fraction) + (a + b - cold_in) / (c.l2_bytes_per_cycle * at_once) +
+                (out - cold_out) / (c.store_bytes_per_cycle * at_once));
+}
+
+Computation computation_of(const Operation& operation, const CardRates& card) {
   const GemmConstants& c = card.gemm[operation.precision];
   const bool tensor = card.tensor_cores[operation.precision], batched = operation.gemm.batch > 1;
+  const bool linear = !batched && operation.gemm.b_transposed;
+  const double rate = c.efficiency * card.sustained_flop_per_s[operation.precision];
   const GemmTile only{c.batched_tile_m, c.batched_tile_n};
-  const std::span<const GemmTile> tiles = tensor                ? std::span<const GemmTile>(kTensorGemmTiles)
-                                          : !batched            ? std::span<const GemmTile>(kPlainTiles)
-                                          : only.m * only.n > 1 ? std::span<const GemmTile>(&only, 1)
-                                                                : std::span<const GemmTile>(kBatchedPlainTiles);
-  const double largest_tile = tensor || batched || !operation.gemm.b_transposed ? std::numeric_limits<double>::infinity() : c.largest_tile;
-  return compute_time(sizes_of(operation), tiles, largest_tile, tensor || !batched, tensor ? 32 : 8,
-                      card.sustained_flop_per_s[operation.precision], card, c);
+  Kernels kernels;
+  kernels.tiles = tensor && card.capability >= 90 && card.capability < 120 ? std::span<const GemmTile>(kNvjetTiles)
+                  : tensor                                                 ? std::span<const GemmTile>(kTensorGemmTiles)
+                  : !batched                                               ? std::span<const GemmTile>(kPlainTiles)
+                  : only.m * only.n > 1                                    ? std::span<const GemmTile>(&only, 1)
+                                                                           : std::span<const GemmTile>(kBatchedPlainTiles);
+  kernels.largest_tile = tensor || !linear ? std::numeric_limits<double>::infinity() : c.largest_tile;
+  kernels.may_split = tensor || !batched;
+  kernels.k_step = tensor ? 32 : 8;
+  kernels.memory_ns = memory_ns(operation, card, c);
+  kernels.slower = 1;
+  if (!tensor && linear) kernels.slower = c.transposed;
+  if (tensor) {
+    const double together = elements_read_together(operation), element = operation.element_bytes;
+    const double flop_per_cycle = rate / (card.multiprocessors * card.clock_hz);
+    if (together * element < 16) kernels.slower = std::max(1.0, flop_per_cycle / (together * c.unaligned_flop_per_cycle));
+  }
+  return compute(sizes_of(operation), kernels, rate, card, c);
 }
 
 }  // namespace
 
-GemmTiling gemm_tiling(const Operation& operation, const CardRates& card) { return compute_of(operation, card).tiling; }
+GemmTiling gemm_tiling(const Operation& operation, const CardRates& card) { return computation_of(operation, card).tiling; }
 
 // Tensor cores read 16 bytes at a time. Where a matrix has rows that do not begin at a multiple of 16 bytes, kernels read as many elements
 // at a time as begin at a multiple of their bytes, and do not reach the tensor cores' rate.
@@ -96,38 +143,23 @@ double elements_read_together(const Operation& operation) {
 }
 
 Estimate gemm_time(const Operation& operation, const CardRates& card) {
-  const GemmShape& shape = operation.gemm;
   const GemmConstants& c = card.gemm[operation.precision];
   const Sizes s = sizes_of(operation);
   const double floor_ns = c.floor_cycles * 1e9 / card.clock_hz;
   if (s.batch * s.m * s.n == 0) return {floor_ns, Bound::launch};
-  const bool tensor = card.tensor_cores[operation.precision], batched = shape.batch > 1;
-  Compute compute = compute_of(operation, card);
-  const double element = s.element;
-  if (!tensor && !batched && shape.b_transposed) compute.ns *= c.transposed;
-  if (tensor) {
-    const double together = elements_read_together(operation);
-    const double flop_per_cycle = card.sustained_flop_per_s[operation.precision] / (card.multiprocessors * card.clock_hz);
-    if (together * element < 16) compute.ns *= std::max(1.0, flop_per_cycle / (together * c.unaligned_flop_per_cycle));
-  }
-  const double a = s.batch * s.m * s.k * element, b = s.batch * s.k * s.n * element, out = s.batch * s.m * s.n * element;
-  const double l2_bytes = card.l2_bytes / card.l2_copies;
-  const double from_dram =
-      cold(a, c.warm_inputs, l2_bytes) + cold(b, batched ? c.warm_inputs : c.warm_weights, l2_bytes) + cold(out, c.warm_inputs, l2_bytes);
-  const double memory_ns =
-      1e9 * (from_dram / card.dram_bytes_per_s + (a + b + out - from_dram) / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz));
+  const Computation found = computation_of(operation, card);
+  const double moved_ns = memory_ns(operation, card, c);
   // Where two dimensions are small, cuBLAS uses kernels without tiles that wait for memory (gemmSN).
   const int thin = (s.m <= c.thin) + (s.n <= c.thin) + (s.k <= c.thin);
-  if (tensor && thin >= 2 && memory_ns * c.thin_passes < compute.ns) {
-    const double thin_ns = memory_ns * c.thin_passes;
+  if (card.tensor_cores[operation.precision] && thin >= 2 && moved_ns * c.thin_passes < found.ns) {
+    const double thin_ns = moved_ns * c.thin_passes;
     return {floor_ns + thin_ns, floor_ns > thin_ns ? Bound::launch : Bound::memory};
   }
-  const double both_ns = together_ns(compute.ns, memory_ns, c.overlap);
-  const Bound bound = floor_ns > both_ns              ? Bound::launch
-                      : memory_ns > compute.ns        ? Bound::memory
-                      : compute.full < card.tail_fill ? Bound::tail
-                                                      : Bound::compute;
-  return {floor_ns + both_ns, bound};
+  const Bound bound = floor_ns > found.both_ns      ? Bound::launch
+                      : moved_ns > found.ns         ? Bound::memory
+                      : found.full < card.tail_fill ? Bound::tail
+                                                    : Bound::compute;
+  return {floor_ns + found.both_ns, bound};
 }
 
 }  // namespace gpucast

@@ -404,6 +404,17 @@ TEST(OperatorTable, GarbageIsNoCrash) {
 
 // ---- library calls ---------------------------------------------------------------------------------------------------------------------
 
+// torch._scaled_mm: products in 8 and 4 bits have the rate of 8, and results in bf16.
+TEST(LibraryCall, ScaledProductsHaveTheRateOfTheirType) {
+  for (const char* type : {"float8_e4m3", "float8_e5m2", "float4_e2m1"}) {
+    const std::string arguments = fmt::format(R"({{"type":"{}","type_c":"bfloat16","m":64,"n":128,"k":256}})", type);
+    const Operation product = call("cublasLt", "cublasLtMatmul", arguments.c_str());
+    EXPECT_EQ(product.precision, Precision::fp8) << type;
+    EXPECT_EQ(product.element_bytes, 1);
+    EXPECT_EQ(product.bytes_written, 64 * 128 * 2);
+  }
+}
+
 TEST(LibraryCall, ALinearLayerIsRowMajor) {
   // x[8, 784] w[2048, 784]^T: PyTorch requests the transposed product from cuBLAS.
   const Operation linear =

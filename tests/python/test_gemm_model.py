@@ -38,13 +38,19 @@ def constants(gpu, precision):
             gemm.update(layer.get("gemm", {}).get(name, {}))
     peak = gpu["peak_flop_per_s"][precision]
     assert rates[f"{precision}_fraction"] * peak < gpu["power_w"] * rates[f"{precision}_flop_per_joule"]
-    given = {"rate": rates[f"{precision}_fraction"] * peak, "dram": rates["dram_fraction"] * gpu["bandwidth_bytes_per_s"]}
+    given = {
+        "rate": gemm["efficiency"] * rates[f"{precision}_fraction"] * peak,
+        "dram": rates["dram_fraction"] * gpu["bandwidth_bytes_per_s"],
+    }
     return {**gemm, **given, "l2_copies": rates["l2_copies"], "throttle": gemm_model.throttle(gpu, precision, gemm)}
 
 
-@pytest.mark.parametrize("card, precision", [("h200", "bf16"), ("a40", "fp16"), ("a100-40-pcie", "fp32"), ("v100-32-pcie", "fp32")])
+@pytest.mark.parametrize(
+    "card, precision",
+    [("h200", "bf16"), ("b200", "bf16"), ("b200", "fp8"), ("a40", "fp16"), ("a100-40-pcie", "fp32"), ("v100-32-pcie", "fp32")],
+)
 def test_both_say_the_same(card, precision, gpucast_bin, tmp_path):
-    gpu, element = measured.GPUS[card], 4 if precision == "fp32" else 2
+    gpu, element = measured.GPUS[card], {"fp32": 4, "fp8": 1}.get(precision, 2)
     for product in PRODUCTS:
         batch, m, n, k, b_transposed = product
         columns = measured.columns([measured.gemm_row(batch, m, n, k, 1.0, element, b_t=b_transposed)])

@@ -76,7 +76,7 @@ Cycles cycles_of(const CountedWork& work, const CardRates& card) {
   for (size_t p = 0; p < work.tensor_flops.size(); ++p) {
     const auto precision = static_cast<Precision>(p);
     const double rate = card.sustained_flop_per_s[precision] / (card.multiprocessors * card.clock_hz);
-    if (work.tensor_flops[p] > 0) out.tensor += work.tensor_flops[p] / (rate * c.tensor_fraction);
+    if (work.tensor_flops[p] > 0) out.tensor += work.tensor_flops[p] / (rate * c.tensor_fraction * card.gemm[precision].efficiency);
   }
   return out;
 }

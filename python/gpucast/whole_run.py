@@ -434,6 +434,8 @@ def _validating(real):
         every = getattr(self.trainer, "val_check_batch", None) or 0
         if validates or not taken < every <= _MOST_COUNTED_STEPS or not self._should_check_val_epoch():
             return validates
+        if any(len(one["fetched_ns"]) >= every for one in _passes if _same_kind(one, begun.record)):
+            return False  # an earlier pass shows its validations, and stands for this one
         of_pass = begun.length / every
         _times = of_pass if getattr(self.trainer, "check_val_every_n_epoch", 1) is None else int(of_pass)
         return _times > 0

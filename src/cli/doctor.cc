@@ -28,7 +28,7 @@ namespace {
 constexpr double kDoctorTimeout_s = 180;
 constexpr int64_t kMatmulBytes = int64_t{1024} * 1024 * 4;  // each tensor of the probe's job
 
-struct Problem {
+struct Trouble {
   std::string what, to_do;
 };
 
@@ -45,8 +45,8 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 // The problems, worst first. Empty: usable.
-std::vector<Problem> diagnose(const Json& found, const Json& error, const run::Supervised& run) {
-  std::vector<Problem> problems;
+std::vector<Trouble> diagnose(const Json& found, const Json& error, const run::Supervised& run) {
+  std::vector<Trouble> problems;
   const std::string python = found.value("python", "");
   const std::string install = "pip install torch";
   if (!found.is_object()) {

@@ -85,7 +85,9 @@ def _wants_more():
     if not any(recent):
         # A tensor that is replaced by a larger one each step leaves nothing of its past.
         rises = all(after > before for before, after in zip(allocated[1:], allocated[2:]))
-        if not rises or len(allocated) > _LATER[0]:
+        if not rises or later is None:
+            return False
+        if len(allocated) > _LATER[0] and not any(holder["removes"] for holder in _holders(_newest(_alive_by_step()))):
             return False
         _next = later
         return True
@@ -135,6 +137,11 @@ def _kept(blocks):
     return {step: made for step, made in blocks.items() if 2 <= step <= len(_ends) - 2}
 
 
+def _newest(blocks):
+    """The blocks of the last step, and of what came after it."""
+    return {step: made for step, made in blocks.items() if step >= len(_ends) - 1}
+
+
 def record(snapshot):
     """The holders of blocks that past steps made, as a record of the capture; None: no such blocks are left."""
     if "growth" in patching.disabled or len(_ends) < 4:
@@ -144,7 +151,7 @@ def record(snapshot):
         if not _kept(blocks) and _ends[-1][0] <= _ends[1][0]:
             return None
         # Nothing of past steps: a tensor may be replaced by a larger one each step. The holders of the newest tensors.
-        found = _holders(_kept(blocks) or {step: made for step, made in blocks.items() if step >= len(_ends) - 1})
+        found = _holders(_kept(blocks) or _newest(blocks))
         return {"record": "holders", "holders": found} if found else None
     except Exception as error:
         patching.fail("growth", error)
@@ -324,7 +331,7 @@ class _Search:
             "container": "hooks" if hooks else kind,
             "length": len(collection) if collection is not None else 0,
             "bound": bound,
-            "removes": collection is not None and not bound and not hooks and _removes(own_name, files),
+            "removes": not bound and not hooks and _stays_short(name, own_name, what, files, collection is not None),
             "kept_at": _kept_at(own_name, hooks, files | _main_file() if hooks else files) or _kept_at(name, False, files),
         }
         return (path, what, id(collection) if collection is not None else 0), holder
@@ -407,9 +414,30 @@ def _trees(files):
             yield path, _read[path]
 
 
+def _stays_short(name, own_name, what, files, is_collection):
+    if is_collection:
+        return _removes(own_name, files) or _goes(name, what, files)
+    return bool(own_name) and any(_is_cut(node, own_name) for _, tree in _trees(files) for node in ast.walk(tree))
+
+
 def _removes(name, files):
-    """Whether the script also takes entries out of the collection `name`."""
-    return bool(name) and any(_takes_from(node, name) for _, tree in _trees(files) for node in ast.walk(tree))
+    """Whether the script also takes entries out of the collection `name`, or adds to it only up to a length."""
+    nodes = [node for _, tree in _trees(files) for node in ast.walk(tree)] if name else ()
+    return any(_takes_from(node, name) or _adds_up_to_a_length(node, name) for node in nodes)
+
+
+def _goes(name, what, files):
+    """Whether `name` belongs to a function that the script calls in a loop: it is gone when the function returns."""
+    function = what.removeprefix("a variable of ").removesuffix("()")
+    if not name or function in (what, "<module>"):
+        return False
+    return any(
+        isinstance(node, ast.Call) and _is(node.func, function)
+        for _, tree in _trees(files)
+        for loop in ast.walk(tree)
+        if isinstance(loop, (ast.For, ast.While))
+        for node in ast.walk(loop)
+    )
 
 
 def _kept_at(name, hooks, files):
@@ -452,7 +480,28 @@ def _takes_from(node, name):
             return True
         if _is(target, name) and isinstance(node.value, ast.Subscript) and _is(node.value.value, name):
             return True
+        if _is_cut(node, name):
+            return True
     return False
+
+
+def _is_cut(node, name):
+    """`queue = torch.cat([queue, new])[-4096:]`."""
+    value = node.value if isinstance(node, ast.Assign) else None
+    cut = isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice)
+    return cut and any(_is(target, name) for target in _targets(node)) and any(_is(one, name) for one in ast.walk(value.value))
+
+
+def _adds_up_to_a_length(node, name):
+    """`if len(items) < capacity: items.append(item)`: a buffer that is full some day."""
+    if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
+        return False
+    lengths = [
+        side
+        for side in (node.test.left, *node.test.comparators)
+        if isinstance(side, ast.Call) and _is(side.func, "len") and side.args and _is(side.args[0], name)
+    ]
+    return bool(lengths) and any(_adds_to(inner, name) for statement in node.body for inner in ast.walk(statement))
 
 
 def _adds_to(node, name):

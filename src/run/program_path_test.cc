@@ -26,8 +26,8 @@ TEST(FindProgram, SaysWhatWasMeant) {
     }
     return "found";
   };
-  EXPECT_EQ(hint_for(folder.path + "/train.py"), "gpucast run -- python " + (folder.path + "/train.py"));
-  EXPECT_EQ(hint_for("train.py"), "gpucast run -- python train.py");
+  EXPECT_EQ(hint_for(folder.path + "/train.py"), "a script needs its Python: -- python " + (folder.path + "/train.py"));
+  EXPECT_EQ(hint_for("train.py"), "a script needs its Python: -- python train.py");
   const std::string path_before = getenv("PATH");
   setenv("PATH", folder.path.c_str(), 1);
   std::ofstream(folder.path + "/python3") << "#!/bin/sh\n";

@@ -99,7 +99,7 @@ def _wants_more():
     open_ended = holders and not any(holder["removes"] or holder["container"] == "dict" for holder in holders)
     # Two equal amounts, as far apart as the first from the start; every step, or every few steps.
     regular = len(left) >= 2 and counts[left[-1] - 2] == counts[left[-2] - 2] and left[-1] - left[-2] <= left[0]
-    if open_ended and regular and (all(recent) or left[-1] - left[-2] > 1):
+    if open_ended and regular and (len(set(recent)) == 1 or left[-1] - left[-2] > 1):
         _certain = True
         return False
     if later is None:

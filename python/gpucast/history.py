@@ -3,9 +3,9 @@
 import json
 import os
 
-from . import pools
-
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+_OF_ONE_DEVICE = ("capture_begin", "pool_")  # marks, by how they begin
 
 # The names of the history's lines are PyTorch's. A completed free belongs to the free before it.
 _AFTER_ITS_CAUSE = "free_completed"
@@ -80,7 +80,7 @@ def write(file, records, recorder, operators, device, events, end):
         if lies_on != device:
             continue
         tensors.setdefault(sequence, []).append(json.dumps(["tensor", sequence, *fields]) + "\n")
-    marks = sorted(mark for mark in recorder.marks if not mark[3].startswith(pools.KINDS) or mark[5] == device)
+    marks = sorted(mark for mark in recorder.marks if not mark[3].startswith(_OF_ONE_DEVICE) or mark[5] == device)
     next_mark = 0
     stacks = _Stacks(write_line)
 

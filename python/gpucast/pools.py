@@ -6,8 +6,6 @@ import weakref
 
 from . import patching, process
 
-KINDS = ("capture_begin", "pool_")  # of marks: how they begin
-
 _next_number = itertools.count(1)
 _numbers = {}  # (device, PyTorch's id of a pool) -> its number in the capture
 _in_use = {}  # id of a graph -> ((device, number), what marks the release at its end)

@@ -86,3 +86,72 @@ def test_steps_after_a_search_for_the_learning_rate(gpucast):
     done = gpucast(script("finder = torch.optim.SGD(model.parameters(), lr=1)\nfor _ in range(5): finder.step()", ""), "--steps", "12")
     assert done.report["steps"] == 12
     assert sum(event[0] == "mark" and event[5] == "step" for event in done.capture.events) == 12
+
+
+@pytest.mark.once
+def test_a_list_that_is_filled_up_to_a_length_is_no_growth(gpucast):
+    done = gpucast(script("items = []", "if len(items) < 15: items.append(out.detach())"))
+    assert (done.code, done.report["verdict"]) == (0, "fits")
+    assert done.report["steps"] > 15
+
+
+EPOCHS = """
+import torch
+
+model = torch.nn.Linear(256, 256).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def step():
+    out = model(torch.randn(1024, 256, device="cuda"))
+    optimizer.zero_grad()
+    out.pow(2).mean().backward()
+    optimizer.step()
+    return out.detach()
+
+def epoch():
+    outputs = []
+    for _ in range(14):
+        outputs.append(step())
+    return torch.cat(outputs).mean()
+
+"""
+
+
+@pytest.mark.once
+def test_a_list_of_one_epoch_is_no_growth(gpucast):
+    done = gpucast(EPOCHS + "for _ in range(5): epoch()")
+    assert (done.code, done.report["verdict"]) == (0, "fits")
+    assert done.report["steps"] > 14
+
+
+@pytest.mark.once
+def test_a_list_of_a_function_that_is_called_once_grows(gpucast):
+    done = gpucast(EPOCHS.replace("range(14)", "range(100)") + "epoch()")
+    assert (done.code, done.report["verdict"]) == (0, "grows")
+    assert done.report["growth"]["bytes_per_step"] == OUTPUT_BYTES
+
+
+@pytest.mark.once
+def test_a_queue_that_is_cut_is_no_growth(gpucast):
+    queue = """
+queue = torch.empty(0, 256, device="cuda")
+for _ in range(60):
+    queue = torch.cat([queue, step()])[-16 * 1024:]
+"""
+    done = gpucast(EPOCHS + queue)
+    assert (done.code, done.report["verdict"]) == (0, "fits")
+    assert done.report["steps"] > 16
+
+
+@pytest.mark.once
+def test_an_optimizer_for_each_step_ends_the_run(gpucast):
+    made = """
+kept = []
+for _ in range(2000):
+    optimizer = torch.optim.Adam(model.parameters())
+    kept.append(optimizer)
+    step()
+"""
+    done = gpucast(EPOCHS + made)
+    assert (done.code, done.report["verdict"]) == (0, "grows")
+    assert done.report["steps"] <= 60

@@ -13,9 +13,6 @@ def in_backward():
     return running is not None and running() != -1
 
 
-_MOST_IN_TURN = 3  # optimizers of the same parameters, one step each, before another one counts as the next step
-
-
 class Steps:
     """Counts steps over all optimizers. A round is complete when each optimizer has stepped: one step of the report.
 
@@ -57,7 +54,7 @@ class Steps:
     def taken(self, optimizer):
         self._note_first()
         count = self.count(optimizer) + 1
-        if count == 1 and self.rounds >= 1 and self._replaces_all(optimizer):
+        if count == 1 and self.rounds > 1 and self._replaces_all(optimizer):
             count += self.rounds
         self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
         return count
@@ -72,9 +69,6 @@ class Steps:
         """Whether `optimizer` goes on with the parameters of all that stepped before, as after a search for the learning rate."""
         own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         before = [(key, reference) for key, (reference, count) in list(self._optimizers.items()) if count > 0 and reference() is not None]
-        # Two that take turns on the same parameters, such as an ascent and a descent, are one step.
-        if self.rounds == 1 and len(before) < _MOST_IN_TURN:
-            return False
         for _, reference in before:
             groups = getattr(reference(), "param_groups", ())
             if not any(id(parameter) in own for group in groups for parameter in group["params"]):

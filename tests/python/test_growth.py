@@ -141,17 +141,3 @@ for _ in range(60):
     done = gpucast(EPOCHS + queue)
     assert (done.code, done.report["verdict"]) == (0, "fits")
     assert done.report["steps"] > 16
-
-
-@pytest.mark.once
-def test_an_optimizer_for_each_step_ends_the_run(gpucast):
-    made = """
-kept = []
-for _ in range(2000):
-    optimizer = torch.optim.Adam(model.parameters())
-    kept.append(optimizer)
-    step()
-"""
-    done = gpucast(EPOCHS + made)
-    assert (done.code, done.report["verdict"]) == (0, "grows")
-    assert done.report["steps"] <= 60

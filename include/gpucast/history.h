@@ -27,6 +27,8 @@ enum class OpKind : uint8_t {
   nothing,
 };
 
+constexpr size_t kMaxPoolStreams = 1'000'000;  // of a history, pools times streams: a pool has a state for every stream
+
 struct AllocOp {
   static constexpr StreamIndex kEveryStream = UINT16_MAX;
   OpKind kind = OpKind::nothing;

@@ -414,16 +414,19 @@ def _trees(files):
             yield path, _read[path]
 
 
+def _nodes(files):
+    return (node for _, tree in _trees(files) for node in ast.walk(tree))
+
+
 def _stays_short(name, own_name, what, files, is_collection):
     if is_collection:
         return _removes(own_name, files) or _goes(name, what, files)
-    return bool(own_name) and any(_is_cut(node, own_name) for _, tree in _trees(files) for node in ast.walk(tree))
+    return bool(own_name) and any(_is_cut(node, own_name) for node in _nodes(files))
 
 
 def _removes(name, files):
     """Whether the script also takes entries out of the collection `name`, or adds to it only up to a length."""
-    nodes = [node for _, tree in _trees(files) for node in ast.walk(tree)] if name else ()
-    return any(_takes_from(node, name) or _adds_up_to_a_length(node, name) for node in nodes)
+    return bool(name) and any(_takes_from(node, name) or _adds_up_to_a_length(node, name) for node in _nodes(files))
 
 
 def _goes(name, what, files):
@@ -433,8 +436,7 @@ def _goes(name, what, files):
         return False
     return any(
         isinstance(node, ast.Call) and _is(node.func, function)
-        for _, tree in _trees(files)
-        for loop in ast.walk(tree)
+        for loop in _nodes(files)
         if isinstance(loop, (ast.For, ast.While))
         for node in ast.walk(loop)
     )
@@ -480,9 +482,7 @@ def _takes_from(node, name):
             return True
         if _is(target, name) and isinstance(node.value, ast.Subscript) and _is(node.value.value, name):
             return True
-        if _is_cut(node, name):
-            return True
-    return False
+    return _is_cut(node, name)
 
 
 def _is_cut(node, name):

@@ -173,8 +173,8 @@ run::RunSettings settings_of(const RunCommand& options) {
   settings.values = options.values;
   settings.assume = options.assume;
   settings.measure_loader = options.measure_loader;
-  // A kept capture and `gpucast time -- COMMAND` are for step times. A batch makes many runs, mostly for memory: its jobs ask.
   settings.leaves_no_files = options.leave_no_files;
+  // A kept capture and `gpucast time -- COMMAND` are for step times. A batch makes many runs, mostly for memory: its jobs ask.
   settings.measure_host = !options.output.empty() && (!options.as_job || options.measure_host);
   settings.command = options.command;
   apply_what_ifs(options, &settings);

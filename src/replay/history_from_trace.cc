@@ -65,7 +65,6 @@ class Converter {
         frees_ += events_[i].kind == EventKind::free_requested ? 1 : 0;
       }
     }
-    // A pool has a state for every stream.
     if (pool_uses_.size() * out_.streams.size() > kMaxPoolStreams) {
       for (AllocOp& made : out_.ops) {
         if (is_pool(made.kind)) made.kind = OpKind::nothing;
@@ -232,7 +231,6 @@ class Converter {
     return id;
   }
 
-  static constexpr size_t kMaxPoolStreams = 1'000'000;
   static constexpr uint32_t kUnknown = UINT32_MAX - 1;  // freed while not in use
   const Trace& trace_;
   const std::vector<AllocatorEvent>& events_;

@@ -17,7 +17,7 @@ namespace gpucast {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{1} << 44;  // 16 TiB, the same limit as in captures
-constexpr size_t kMaxStreams = 4096, kMaxPoolStreams = 1'000'000;
+constexpr size_t kMaxStreams = 4096;
 
 // Cuts words off the front of a line.
 class Words {

@@ -34,6 +34,7 @@ struct Computation {
   double both_ns = std::numeric_limits<double>::infinity();  // of the tiles, their memory and the sums of parts of k
   double full = 1;                                           // the part of the multiprocessors that have a tile in the last wave
   GemmTiling tiling;
+  double memory_ns = 0;  // of memory alone
 };
 
 // A kernel as the library has them: its tiles, and what all of them cost.
@@ -122,7 +123,9 @@ Computation computation_of(const Operation& operation, const CardRates& card) {
     const double flop_per_cycle = rate / (card.multiprocessors * card.clock_hz);
     if (together * element < 16) kernels.slower = std::max(1.0, flop_per_cycle / (together * c.unaligned_flop_per_cycle));
   }
-  return compute(sizes_of(operation), kernels, rate, card, c);
+  Computation out = compute(sizes_of(operation), kernels, rate, card, c);
+  out.memory_ns = kernels.memory_ns;
+  return out;
 }
 
 }  // namespace
@@ -148,15 +151,14 @@ Estimate gemm_time(const Operation& operation, const CardRates& card) {
   const double floor_ns = c.floor_cycles * 1e9 / card.clock_hz;
   if (s.batch * s.m * s.n == 0) return {floor_ns, Bound::launch};
   const Computation found = computation_of(operation, card);
-  const double moved_ns = memory_ns(operation, card, c);
   // Where two dimensions are small, cuBLAS uses kernels without tiles that wait for memory (gemmSN).
   const int thin = (s.m <= c.thin) + (s.n <= c.thin) + (s.k <= c.thin);
-  if (card.tensor_cores[operation.precision] && thin >= 2 && moved_ns * c.thin_passes < found.ns) {
-    const double thin_ns = moved_ns * c.thin_passes;
+  if (card.tensor_cores[operation.precision] && thin >= 2 && found.memory_ns * c.thin_passes < found.ns) {
+    const double thin_ns = found.memory_ns * c.thin_passes;
     return {floor_ns + thin_ns, floor_ns > thin_ns ? Bound::launch : Bound::memory};
   }
   const Bound bound = floor_ns > found.both_ns      ? Bound::launch
-                      : moved_ns > found.ns         ? Bound::memory
+                      : found.memory_ns > found.ns  ? Bound::memory
                       : found.full < card.tail_fill ? Bound::tail
                                                     : Bound::compute;
   return {floor_ns + found.both_ns, bound};

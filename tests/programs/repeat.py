@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from jobs import make_assets
+from jobs import make_assets, titan
 
 HERE = Path(__file__).resolve().parent
 LEAST_BLOCKS = 1000  # of a process that imported PyTorch
@@ -24,8 +24,8 @@ def main():
     parser.add_argument("--python", required=True)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--port", type=int, default=29573)
     options = parser.parse_args()
+    options.gpucast = str(Path(options.gpucast).resolve())
     with tempfile.TemporaryDirectory(prefix="repeat-") as name:
         folder = Path(name)
         make_assets(folder, options.python)
@@ -54,9 +54,7 @@ def run(options, folder, number):
         "OMP_NUM_THREADS": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no processes for it: eight ranks would have too many
     }
-    launcher = ["torchrun", "--nproc-per-node", str(options.ranks), "--master-port", str(options.port)]
-    program = ["-m", "torchtitan.train", "--module", "llama3", "--config", "llama3_debugmodel", "--training.steps", "4"]
-    words = [str(Path(options.gpucast).resolve()), "run", "--gpu", "h100-80", "--until-end", "--", *launcher, *program]
+    words = [options.gpucast, "run", "--gpu", "h100-80", "--until-end", "--", *titan(options.ranks, "--training.steps", "4")]
     done = subprocess.run(words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(f"run {number}: exit code {done.returncode}", flush=True)
     if done.returncode != 0:

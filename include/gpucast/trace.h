@@ -398,6 +398,7 @@ struct Trace {
   std::map<std::string, std::string> nccl_settings;  // environment variables
   std::vector<CaptureWarning> warnings;
   std::vector<KeptHolder> kept_holders;
+  std::vector<uint64_t> collected;        // addresses of past steps' blocks that only cycles of references kept
   std::optional<ProfileSummary> profile;  // for a profiler trace
   int64_t kernels = 0, library_calls = 0;
   Convolutions convolutions;  // of the library calls

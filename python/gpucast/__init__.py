@@ -43,7 +43,10 @@ Each module imports only modules further down in this list; lower ones call high
     asserts           the condition of an `assert` that reads the card
     hand_steps        counts steps of scripts without an optimizer
     horizon           `--steps auto`, and what the script would do after the steps that ran
-    growth            memory that grows from step to step, and what holds it
+    every             work of the script every few steps: `if step % 5 == 0: evaluate()`
+    growth            memory that grows from step to step
+    holders           what holds the tensors of past steps
+    script_source     what the script does with a name, read from its source
     loader            the DataLoader that feeds training
     loader_measure    how fast it gives batches, in a forked child
     copies            copies of the trained parameters: EMA and the like

@@ -299,7 +299,7 @@ def _write_capture(reason, exit_code):
     with _without_importing_inductor():
         snapshot = process.torch.cuda.memory._snapshot()
     ranks = process.ranks()
-    holders = growth.record(snapshot)
+    holders = growth.record(snapshot, runs=reason == "steps")
     for device in devices:
         part = "" if device == devices[0] else f"device{device}."
         _write_history(session.path(part + "history"), reason, exit_code, ranks, device, stats[device], snapshot, holders)
@@ -340,6 +340,7 @@ def _look_around(reason):
         copies.mark(modules, collections)
         if reason == "steps":
             horizon.warn(loaders)
+        collections.clear()  # it holds all lists, itself too: a cycle that would look like a holder
     except Exception as error:
         patching.fail("end", error)
 

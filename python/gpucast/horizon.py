@@ -6,7 +6,7 @@ import os
 import sys
 import weakref
 
-from . import growth, patching, process, session, steps
+from . import every, growth, patching, process, session, steps
 
 _SOON = 50  # batches or steps: an evaluation within this number is run
 _QUIET = 3  # a peak that has not grown for this many steps counts as the job's, if all steps allocate alike
@@ -91,8 +91,8 @@ def _quiet():
 
 
 def goes_on():
-    """Whether a run that was given no number of steps goes on after the usual number, to be certain that memory grows."""
-    if not steps.may_go_on() or not growth.wants_more():
+    """Whether a run that was given no number of steps goes on after the usual number, to be certain whether memory grows."""
+    if not steps.may_go_on() or not (growth.wants_more() or every.soon(steps.counter.rounds)):
         return False
     steps.go_on()
     return True
@@ -111,6 +111,8 @@ def _repeats():
 def _comes_soon():
     """Whether the end of the first epoch, or an evaluation at a step known from the script, is close."""
     if evaluations == 0 and (_steps_to_evaluation() or _SOON + 1) <= _SOON:
+        return True
+    if every.soon(steps.counter.rounds, _SOON):
         return True
     if any(count > 1 for count, _ in _begun.values()):
         return False

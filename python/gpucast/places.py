@@ -50,15 +50,30 @@ def _sites(frame):
     sites, direct = [], True
     while frame is not None:
         code = frame.f_code
-        kind = _kinds.get(code.co_filename)
-        if kind is None:
-            kind = _kinds[code.co_filename] = _kind_of(code.co_filename)
+        kind = _kind(code.co_filename)
         if kind == _USER:
             sites.append((code, frame.f_lasti, frame.f_lineno, frame.f_globals if code.co_name == "<module>" else None))
         elif kind == _LIBRARY and not sites:
             direct = False
         frame = frame.f_back
     return sites, direct
+
+
+def is_of_user(name):
+    """Whether the file `name` is the user's own."""
+    return _kind(name) == _USER
+
+
+def is_of_python(name):
+    """Whether `name` is a file of Python, of PyTorch or of gpucast, or no file."""
+    return _kind(name) == _PYTORCH
+
+
+def _kind(name):
+    kind = _kinds.get(name)
+    if kind is None:
+        kind = _kinds[name] = _kind_of(name)
+    return kind
 
 
 def _kind_of(name):

@@ -13,6 +13,15 @@ def in_backward():
     return running is not None and running() != -1
 
 
+class _Optimizer:
+    __slots__ = ("born", "reference", "taken")
+
+    def __init__(self, reference, born):
+        self.reference = reference  # weak
+        self.born = born  # the rounds before it was made
+        self.taken = 0  # steps
+
+
 class Steps:
     """Counts steps over all optimizers. A round is complete when each optimizer has stepped: one step of the report.
 
@@ -25,12 +34,13 @@ class Steps:
         self._in_backward = 0  # the most steps of an optimizer that stepped in the backward pass that runs now
         self.by_hand = False  # the script has no optimizer, and changes its weights itself
         self._any_taken = False
-        self._optimizers = {}  # id -> (weak reference, steps taken)
+        self._optimizers = {}  # id -> _Optimizer
+        self._stepped = {}  # id -> weak reference to a parameter of the optimizer that stepped last
 
     def constructed(self, optimizer):
         key = id(optimizer)
         optimizers = self._optimizers
-        optimizers[key] = (weakref.ref(optimizer, lambda _: optimizers.pop(key, None)), 0)
+        optimizers[key] = _Optimizer(weakref.ref(optimizer, lambda _: optimizers.pop(key, None)), self.rounds)
 
     def any(self):
         return bool(self._optimizers)
@@ -44,20 +54,29 @@ class Steps:
         self._note_first()
 
     def alive(self):
-        return [optimizer for optimizer in (reference() for reference, _ in list(self._optimizers.values())) if optimizer is not None]
+        return [optimizer for optimizer in (one.reference() for one in list(self._optimizers.values())) if optimizer is not None]
 
     def count(self, optimizer):
         if id(optimizer) not in self._optimizers:
             self.constructed(optimizer)
-        return self._optimizers[id(optimizer)][1]
+        return self._optimizers[id(optimizer)].taken
 
     def taken(self, optimizer):
         self._note_first()
         count = self.count(optimizer) + 1
-        if count == 1 and self.rounds > 1 and self._replaces_all(optimizer):
-            count += self.rounds
-        self._optimizers[id(optimizer)] = (self._optimizers[id(optimizer)][0], count)
+        one = self._optimizers[id(optimizer)]
+        if count == 1:
+            # Two optimizers that were made before the first step may take turns on the same parameters: one step.
+            if (self.rounds > 1 or one.born == self.rounds == 1 and self._follows(optimizer)) and self._replaces_all(optimizer):
+                count += self.rounds
+            self._stepped = {id(parameter): weakref.ref(parameter) for parameter in _parameters(optimizer)}
+        one.taken = count
         return count
+
+    def _follows(self, optimizer):
+        """Whether `optimizer` has the same parameters as the last optimizer that stepped."""
+        own = {id(parameter): parameter for parameter in _parameters(optimizer)}
+        return own.keys() == self._stepped.keys() and all(self._stepped[key]() is parameter for key, parameter in own.items())
 
     def _note_first(self):
         if not self._any_taken:
@@ -67,14 +86,12 @@ class Steps:
 
     def _replaces_all(self, optimizer):
         """Whether `optimizer` goes on with the parameters of all that stepped before, as after a search for the learning rate."""
-        own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        before = [(key, reference) for key, (reference, count) in list(self._optimizers.items()) if count > 0 and reference() is not None]
-        for _, reference in before:
-            groups = getattr(reference(), "param_groups", ())
-            if not any(id(parameter) in own for group in groups for parameter in group["params"]):
-                return False
-        for key, reference in before:
-            self._optimizers[key] = (reference, 0)
+        own = {id(parameter) for parameter in _parameters(optimizer)}
+        before = [one for one in list(self._optimizers.values()) if one.taken > 0 and one.reference() is not None]
+        if not all(any(id(parameter) in own for parameter in _parameters(one.reference())) for one in before):
+            return False
+        for one in before:
+            one.taken = 0
         return True
 
     def rounds_after(self, taken):
@@ -94,23 +111,25 @@ class Steps:
     def lowest(self, patience):
         """The fewest steps of any optimizer that takes part. An optimizer without a step takes part if one of its parameters belongs to no
         other (a generator next to its discriminator), until another is more than `patience` steps ahead."""
-        counts = [(reference(), count) for reference, count in list(self._optimizers.values())]
+        counts = [(one.reference(), one.taken) for one in list(self._optimizers.values())]
         stepped = [(optimizer, count) for optimizer, count in counts if optimizer is not None and count > 0]
         if not stepped:
             return 0
         if max(count for _, count in stepped) <= patience:
-            owned = {id(parameter) for optimizer, _ in stepped for group in optimizer.param_groups for parameter in group["params"]}
+            owned = {id(parameter) for optimizer, _ in stepped for parameter in _parameters(optimizer)}
             for optimizer, count in counts:
-                if optimizer is not None and count == 0:
-                    params = (parameter for group in getattr(optimizer, "param_groups", ()) for parameter in group["params"])
-                    if any(id(parameter) not in owned for parameter in params):
-                        return 0
+                if optimizer is not None and count == 0 and any(id(parameter) not in owned for parameter in _parameters(optimizer)):
+                    return 0
         return min(count for _, count in stepped)
 
     def far_ahead(self, optimizer):
         """Whether `optimizer` is about to step again although enough was seen, because other optimizers step less often."""
         taken, enough = self.count(optimizer), max(wanted(), self.beyond)
         return taken >= enough and (self.lowest(patience()) >= enough or taken >= patience() * enough)
+
+
+def _parameters(optimizer):
+    return (parameter for group in getattr(optimizer, "param_groups", ()) for parameter in group["params"])
 
 
 class _Inside(threading.local):

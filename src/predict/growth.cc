@@ -9,6 +9,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "gpucast/replay.h"
@@ -83,6 +84,24 @@ std::optional<Pace> pace_of_kept(const Site& site, int32_t steps) {
   return pace;
 }
 
+// Joins what one place made once each in several modules: a list of modules grows.
+void join_single_sites(std::map<SiteKey, Site>* sites) {
+  std::map<SiteKey, Site> joined;
+  for (auto at = sites->begin(); at != sites->end();) {
+    if (at->second.kept.size() != 1) {
+      ++at;
+      continue;
+    }
+    const auto& [stack, phase, module] = at->first;
+    Site& site = joined[SiteKey{stack, phase, UINT32_MAX - 1}];
+    site.at_ends.resize(at->second.at_ends.size());
+    for (const auto& [step, bytes] : at->second.kept) site.kept[step] += bytes;
+    site.blocks.insert(site.blocks.end(), at->second.blocks.begin(), at->second.blocks.end());
+    at = sites->erase(at);
+  }
+  sites->merge(joined);
+}
+
 // One tensor that a larger one replaces in each step leaves nothing of past steps.
 std::optional<Pace> pace_of_replaced(const Site& site, int32_t steps) {
   const std::vector<int64_t>& ends = site.at_ends;
@@ -135,6 +154,10 @@ const KeptHolder* holder_of(const Trace& trace, const Lifetimes& lifetimes, cons
 std::string remedy_of(const GrowthHolder& holder) {
   const std::string name = holder.name.empty() ? "it" : holder.name;
   if (holder.container == "hooks") return "remove each hook when its step is done: handle = module.register_...(...), then handle.remove()";
+  if (holder.container == "lru_cache")
+    return fmt::format("give {} a greatest number of results, @lru_cache(maxsize=...), or no argument that is new in each step", name);
+  if (holder.container == "exceptions")
+    return "keep str(error) instead of the exception: its traceback holds the variables of all functions that it passed";
   if (holder.replaced)
     return fmt::format("keep the parts on the host: a list of .cpu() tensors, joined once at the end, instead of {}", name);
   if (holder.graph) {
@@ -174,12 +197,13 @@ std::optional<Growth> find_growth(const Trace& trace, const AllocConf& conf, con
   if (steps < kLeastSteps) return std::nullopt;
 
   std::map<SiteKey, Site> sites;
-  std::vector<uint32_t> untouched;
+  const std::unordered_set<uint64_t> collected(trace.collected.begin(), trace.collected.end());
   for (size_t i = 0; i < lifetimes.blocks.size(); ++i) {
     const Block& block = lifetimes.blocks[i];
     const auto made_in = static_cast<int32_t>(std::upper_bound(ends.begin(), ends.end(), block.alloc_event) - ends.begin()) + 1;
     const auto first_end = static_cast<size_t>(made_in) - 1;
     if (block.before_start || first_end >= ends.size() || !block.alive_at(ends[first_end])) continue;
+    if (block.alive_at(ends.back()) && collected.contains(block.address)) continue;
     const BlockAttribution& what = attribution.blocks[i];
     Site& site = sites[SiteKey{number_of(block.stack), what.phase, number_of(what.module)}];
     site.at_ends.resize(ends.size() + 1);
@@ -191,6 +215,8 @@ std::optional<Growth> find_growth(const Trace& trace, const AllocConf& conf, con
     site.kept[made_in] += bytes;
     site.blocks.push_back(static_cast<uint32_t>(i));
   }
+
+  join_single_sites(&sites);
 
   Growth growth;
   growth.steps = steps;

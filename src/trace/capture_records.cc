@@ -276,6 +276,9 @@ constexpr size_t kMostHolders = 1000;
 void read_holders(Reading& reading, od::object object) {
   const bool whole = each_field(object, [&](std::string_view key, auto value) {
     od::array holders;
+    if (key == "collected") {
+      for (const int64_t address : integers_of(value)) reading.trace.collected.push_back(static_cast<uint64_t>(address));
+    }
     if (key != "holders" || value.get_array().get(holders) != simdjson::SUCCESS) return;
     for (auto entry : holders) {
       od::object fields;

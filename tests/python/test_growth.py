@@ -141,3 +141,117 @@ for _ in range(60):
     done = gpucast(EPOCHS + queue)
     assert (done.code, done.report["verdict"]) == (0, "fits")
     assert done.report["steps"] > 16
+
+
+@pytest.mark.once
+def test_an_optimizer_for_each_step_is_counted(gpucast):
+    made = """
+kept = []
+for _ in range(2000):
+    optimizer = torch.optim.Adam(model.parameters())
+    kept.append(optimizer)
+    step()
+"""
+    done = gpucast(EPOCHS + made)
+    assert (done.code, done.report["verdict"]) == (0, "grows")
+    assert done.report["steps"] <= 60
+
+
+HOLDERS = """
+import functools
+
+class Memory(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("past", torch.empty(0, 256, device="cuda"))
+
+    def forward(self, x):
+        self.past = torch.cat([self.past, x.detach()])  # past
+        return x
+
+class Results:
+    seen = []
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.doubled = x * 2  # a cycle: Python's garbage collector frees it
+        return ctx.doubled
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+@functools.lru_cache(maxsize=None)  # cache
+def mask(key):
+    return torch.ones(512, 512, device="cuda")
+
+def fails(out):
+    noise = torch.randn_like(out)
+    raise ValueError("bad batch")
+
+memory = torch.nn.Sequential(Memory())
+errors = []
+for number in range(200):
+    out = memory(step())
+    mask(number)
+    Results.seen.append(out[:512].clone())  # seen
+    Double.apply(torch.randn(64, 256, device="cuda", requires_grad=True)).sum().backward()
+    try:
+        fails(out)
+    except ValueError as error:
+        errors.append(error)  # errors
+"""
+
+
+@pytest.mark.once
+def test_what_holds_the_tensors_is_named_by_its_kind(gpucast):
+    text = EPOCHS + HOLDERS
+    done = gpucast(text)
+    growth = done.report["growth"]
+    assert growth["bytes_per_step"] == 4 * OUTPUT_BYTES + OUTPUT_BYTES // 2
+    assert "waits_for_collection" in [warning["code"] for warning in done.report["warnings"]]
+    found = {holder["container"]: holder for holder in growth["holders"]}
+    named = {kind: holder["name"] for kind, holder in found.items()}
+    assert named == {"variable": "memory.0.past", "list": "Results.seen", "lru_cache": "mask", "exceptions": "errors"}
+    lines = {line.partition("# ")[2]: str(number) for number, line in enumerate(text.splitlines(), 1) if "  # " in line}
+    kept = {kind: [at.rpartition(":")[2] for at in holder["kept_at"]] for kind, holder in found.items()}
+    expected = {"variable": "past", "list": "seen", "lru_cache": "cache", "exceptions": "errors"}
+    assert kept == {kind: [lines[comment]] for kind, comment in expected.items()}
+
+
+@pytest.mark.once
+def test_what_is_kept_every_four_steps_is_waited_for(gpucast):
+    kept = """
+kept, every = [], 4
+for number in range(60):
+    out = step()
+    if number % every == 3:
+        kept.append(out)
+"""
+    growth = gpucast(EPOCHS + kept).report["growth"]
+    assert (growth["bytes_per_step"], growth["every_steps"]) == (OUTPUT_BYTES // 4, 4)
+    printed = gpucast(EPOCHS + kept.replace("kept.append(out)", "kept.append(out.mean().item())"))
+    assert printed.report["steps"] == 3
+
+
+@pytest.mark.once
+def test_an_evaluation_every_five_steps_comes_under_auto(gpucast):
+    evaluated = """
+import argparse
+
+def evaluate():
+    model.eval()
+    with torch.no_grad():
+        return model(torch.randn(1024, 256, device="cuda"))
+
+def main(options, results):
+    for number in range(1, 60):
+        step()
+        if number % options.eval_every == 0:
+            results.append(evaluate())
+
+main(argparse.Namespace(eval_every=5), [])
+"""
+    growth = gpucast(EPOCHS + evaluated, "--steps", "auto").report["growth"]
+    assert growth["bytes_per_step"] == OUTPUT_BYTES // 5

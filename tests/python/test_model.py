@@ -4,6 +4,8 @@ import ast
 import json
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -227,6 +229,48 @@ def test_code_of_a_repository_is_not_run(gpucast_bin, programs, tmp_path):
         gpucast_bin, "no-such-owner-gpucast/none", python=programs, cwd=tmp_path, env={"HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin"}
     )
     assert done.returncode == 2 and done.stderr.startswith("gpucast: the hub cannot be reached") and "Traceback" not in done.stderr
+
+
+class Hub(BaseHTTPRequestHandler):
+    """What the hub answers for three repositories: one with a config, one that is gated, one without a config."""
+
+    config = json.dumps(TINY).encode()
+
+    def do_GET(self):
+        owner = self.path.split("/")[1]
+        code, error = {"gated": (403, "GatedRepo"), "empty": (404, "EntryNotFound"), "open": (200, "")}.get(owner, (401, "RepoNotFound"))
+        self.send_response(code)
+        if error:
+            self.send_header("X-Error-Code", error)
+        body = b"" if error else self.config
+        for header, value in {"X-Repo-Commit": "0" * 40, "ETag": '"1"', "Content-Length": str(len(body))}.items():
+            self.send_header(header, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.mark.slow
+def test_what_the_hub_refuses(gpucast_bin, programs, tmp_path):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    hub = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+
+    def asked(name):
+        return model(gpucast_bin, name, "--gpu", "rtx3060", "--batch", "1", "--seq", "32", python=programs, cwd=tmp_path, env=hub)
+
+    refused = {name: asked(name) for name in ("gated/model", "empty/model", "none/model")}
+    expected = {"gated/model": "gated", "empty/model": "no config.json", "none/model": "no such repository"}
+    for name, words in expected.items():
+        assert refused[name].returncode == 2 and words in refused[name].stderr and len(refused[name].stderr.splitlines()) <= 4
+    found = asked("open/model")
+    assert found.returncode == 0 and "FITS" in found.stdout, found.stderr
+    server.shutdown()
 
 
 COUNT = """

@@ -59,4 +59,37 @@ ByteSet union_of(const std::vector<ByteSet>& sets) {
   return union_of(std::move(all));
 }
 
+namespace {
+
+constexpr size_t kMostRoughRanges = 64;
+
+// The first one that ends at or after `at`.
+auto first_to(auto& ranges, uint64_t at) { return std::ranges::lower_bound(ranges, at, {}, &ByteRange::end); }
+
+}  // namespace
+
+void RoughByteSet::add(const ByteRange& range) {
+  const auto first = first_to(ranges_, range.begin);
+  auto last = first;
+  for (; last != ranges_.end() && last->begin <= range.end; ++last) {
+  }
+  if (first != last) {  // one around them
+    *first = {std::min(first->begin, range.begin), std::max(std::prev(last)->end, range.end)};
+    ranges_.erase(std::next(first), last);
+    return;
+  }
+  ranges_.insert(first, range);
+  if (ranges_.size() <= kMostRoughRanges) return;
+  size_t nearest = 0;
+  const auto between = [&](size_t n) { return ranges_[n + 1].begin - ranges_[n].end; };
+  for (size_t n = 1; n + 1 < ranges_.size(); ++n) nearest = between(n) < between(nearest) ? n : nearest;
+  ranges_[nearest].end = ranges_[nearest + 1].end;
+  ranges_.erase(ranges_.begin() + static_cast<std::ptrdiff_t>(nearest) + 1);
+}
+
+bool RoughByteSet::touches(const ByteRange& range) const {
+  const auto found = first_to(ranges_, range.begin + 1);
+  return found != ranges_.end() && found->begin < range.end;
+}
+
 }  // namespace gpucast::ptx

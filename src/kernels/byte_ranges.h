@@ -20,4 +20,15 @@ struct ByteSet {
 ByteSet union_of(std::vector<ByteRange> ranges);
 ByteSet union_of(const std::vector<ByteSet>& sets);
 
+// A few ranges around what was added: where there would be more, those with the least between them become one.
+class RoughByteSet {
+ public:
+  void clear() { ranges_.clear(); }
+  void add(const ByteRange& range);
+  bool touches(const ByteRange& range) const;
+
+ private:
+  std::vector<ByteRange> ranges_;  // sorted, apart from each other
+};
+
 }  // namespace gpucast::ptx

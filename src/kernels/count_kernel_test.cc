@@ -4,6 +4,7 @@
 #include <random>
 
 #include "gpucast/error.h"
+#include "src/kernels/byte_ranges.h"
 #include "src/kernels/kernel_counts.h"
 #include "src/kernels/random_kernel.h"
 
@@ -238,6 +239,34 @@ TEST(CountKernel, WhatAKernelWroteIsNotKnown) {
   EXPECT_TRUE(count_body("st.global.b32 [%a0+64], %r0;" + index, {1, 1, 1}, five).assumed_values);
   EXPECT_TRUE(count_body("red.global.add.u32 [%a0+64], %r0;" + index, {1, 1, 1}, five).assumed_values);
   EXPECT_FALSE(count_body("st.global.b32 [%a0], %r0;" + index, {1, 1, 1}, five).assumed_values);
+  // One instruction that stores again and again, from 64 bytes before that number on.
+  const auto stored = [&](int stride, int rounds) {
+    const std::string loop = "mov.u64 %a3, %a0; L: st.global.b32 [%a3], %r0; add.s64 %a3, %a3, " + std::to_string(stride) +
+                             "; add.u32 %r1, %r1, 1; setp.lt.u32 %p0, %r1, " + std::to_string(rounds) + "; @%p0 bra L;";
+    return count_body(loop + index, {1, 1, 1}, five).assumed_values;
+  };
+  EXPECT_FALSE(stored(4096, 2)) << "before it and after it";
+  EXPECT_FALSE(stored(4, 16));
+  EXPECT_TRUE(stored(4, 1000)) << "in rounds that are not run one by one";
+}
+
+TEST(RoughByteSet, JoinsWhatIsNearestWhereItHasTooManyRanges) {
+  ptx::RoughByteSet set;
+  for (uint64_t n = 0; n < 64; ++n) set.add({1000 * n, 1000 * n + 10});
+  EXPECT_TRUE(set.touches({1009, 1010}));
+  EXPECT_FALSE(set.touches({1010, 2000}));
+  EXPECT_FALSE(set.touches({0, 0}));
+  set.add({10, 20});  // next to the first one
+  EXPECT_TRUE(set.touches({15, 16}));
+  EXPECT_FALSE(set.touches({20, 21}));
+  set.add({5500, 5510});
+  set.add({5700, 5710});
+  EXPECT_TRUE(set.touches({5600, 5601}));
+  EXPECT_FALSE(set.touches({63010, 64000}));
+  set.clear();
+  set.add({0, 63});
+  EXPECT_TRUE(set.touches({10, 11}));
+  EXPECT_FALSE(set.touches({63, 64}));
 }
 
 // A warp reads `rounds` lines of 128 bytes that are `stride` apart, from the `more`-th round on also another buffer; three addresses in

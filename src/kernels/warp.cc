@@ -49,8 +49,7 @@ WarpState::WarpState(const Kernel& kernel)
       shared_level_(kernel.registers),
       ready_(kernel.registers),
       from_memory_(kernel.registers),
-      guesses_(kernel.blocks.size()),
-      written_(kernel.requests) {}
+      guesses_(kernel.blocks.size()) {}
 
 Warp::Warp(const PtxModule& module, const Kernel& kernel, const KernelLaunch& launch, const KnownValue& known, LaunchMemory* memory)
     : WarpState(kernel),
@@ -73,7 +72,7 @@ void Warp::start(const std::array<uint32_t, 3>& block, uint32_t warp) {
   std::fill(from_memory_.begin(), from_memory_.end(), 0);
   std::fill(guesses_.begin(), guesses_.end(), 0);
   early_guesses_ = 0;
-  std::fill(written_.begin(), written_.end(), ByteRange{~0ULL, 0});
+  written_.clear();
   for (LaneValues& v : values_) v.fill(0);
   std::fill(same_.begin(), same_.end(), 1);
   for (const auto& [r, value] : kernel_.immediates) values_[r].fill(value);

@@ -61,7 +61,7 @@ struct WarpState {
   std::vector<uint8_t> from_memory_;  // by register: the value comes from device memory
   std::vector<uint32_t> guesses_;     // by block: how often an assumed value ended it
   uint32_t early_guesses_ = 0;        // those that may end a loop, and have not gone the other way yet
-  std::vector<ByteRange> written_;    // by store: from the first to the last byte
+  RoughByteSet written_;              // by stores and atomics
   std::vector<Arrival> groups_;       // of committed asynchronous copies
   std::vector<Path> paths_;
   Arrival open_group_;                  // of copies before their commit
@@ -208,7 +208,6 @@ class Warp : private WarpState {
   bool take_shared(const Instruction& i, LaneMask lanes);
   void copy_values(const Instruction& i, LaneMask lanes, LaneMask maybe);
   bool addresses_of(const Instruction& i, uint32_t number, LaneMask lanes, LaneValues* out);
-  bool has_written(uint64_t address, uint32_t bytes) const;
   uint64_t read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) const;
 
   Register result(const Instruction& i, uint32_t n) const { return n < i.results ? kernel_.operands[i.first_operand + n] : kNoRegister; }

@@ -285,6 +285,11 @@ bool Warp::skip_periods(Loop* loop) {
         !add_moved(last.stores, strides.data() + last.loads.size(), periods, &stores)) {
       counts_.cut_off = true;
     }
+    for (size_t n = 0; periods > 0 && n < last.stores.size(); ++n) {  // all periods from the next to the last
+      const auto stride = static_cast<uint64_t>(strides[last.loads.size() + n]);
+      const uint64_t one = last.stores[n].begin + stride, other = last.stores[n].begin + stride * periods;
+      written_.add({std::min(one, other), std::max(one, other) + (last.stores[n].end - last.stores[n].begin)});
+    }
     move_on(*loop, periods);
     const auto times = static_cast<double>(periods);
     const auto* each = last.tally.begin();

@@ -48,12 +48,6 @@ uint64_t Warp::read_parameter(uint64_t offset, uint32_t bytes, bool* is_known) c
   return found.value_or(0);
 }
 
-// What the host knows of memory is from before the launch.
-bool Warp::has_written(uint64_t address, uint32_t bytes) const {
-  return std::any_of(written_.begin(), written_.end(),
-                     [&](const ByteRange& range) { return address < range.end && address + bytes > range.begin; });
-}
-
 void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresses) {
   const bool is_signed = i.type.kind == Kind::signed_integer;
   const uint32_t bytes = std::max(i.type.bits / 8, 1);
@@ -75,7 +69,8 @@ void Warp::load(const Instruction& i, LaneMask lanes, const LaneValues& addresse
         const auto found = i.space != Space::shared ? integer_in(module_.variables, at, bytes) : std::nullopt;
         value = found.value_or(0), is_known = found.has_value();
       } else if ((i.space == Space::global || i.space == Space::generic) && window == 0 && known_ && bytes <= 8) {
-        const auto found = has_written(address, bytes) ? std::nullopt : known_(address, static_cast<int>(bytes));
+        // What the host knows of memory is from before the launch.
+        const auto found = written_.touches({address, address + bytes}) ? std::nullopt : known_(address, static_cast<int>(bytes));
         if (found) value = *found, is_known = reads_values = true;
       }
       if (!is_known && bytes >= 4 && window == 0) value = assumed_index(address);
@@ -158,11 +153,7 @@ void Warp::memory(const Instruction& i, LaneMask lanes) {
       counts_.atomic_passes += most_at_one_place(addresses, global);
       counts_.atomics.push_back(footprints_[i.request].extent);
     }
-    if (i.op != Op::load) {
-      const ByteRange now = footprints_[i.request].extent;
-      ByteRange& written = written_[i.request];
-      written = {std::min(written.begin, now.begin), std::max(written.end, now.end)};
-    }
+    if (i.op != Op::load && known_) written_.add(footprints_[i.request].extent);
     if (i.op == Op::load) in_flight_ += static_cast<double>(i.bytes) * std::popcount(global);
   }
   if (i.hands && is_first_) hand_numbers(i, lanes, addresses);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rows of measure_kernels_time.py compared with the times that the same script is given on the virtual GPU.
 
-    python -m eval.truth.compare_kernels_time ROWS.jsonl --python ENV/bin/python [--gpu h100-80] [--ours OURS.jsonl] [--misses 25]
+    python -m eval.truth.compare_kernels_time ROWS.jsonl --python ENV/bin/python [--gpu h100-80] [--ours OURS.jsonl] [--names NAME,...] [--misses 25]
 
 ENV should hold the measured releases of PyTorch and Triton. The script runs unmodified under `gpucast run --warp`, in about two minutes. A file
 that --ours names is kept: if it is there, nothing runs. Rows of the host are compared apart, since the two hosts differ.
@@ -33,13 +33,15 @@ def main():
     jobs.add_gpucast_option(parser)
     parser.add_argument("--gpu", default="h100-80")
     parser.add_argument("--ours", type=pathlib.Path)
+    parser.add_argument("--names", metavar="NAME,...", help="run only cases of these names: flex_attention, mm ...")
     parser.add_argument("--misses", type=float, metavar="PERCENT", help="also print the rows that are further off")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="compare_kernels_time_") as folder:
         ours = args.ours or pathlib.Path(folder) / "ours.jsonl"
         if not ours.exists():
             command = [jobs.find(args.gpucast), "run", "--warp", "--gpu", args.gpu, "--", args.python, str(MEASURE), "-o", str(ours)]
-            subprocess.run([*command, "--minutes", "60"], check=True)
+            names = ["--names", args.names] if args.names else []
+            subprocess.run([*command, "--minutes", "60", *names], check=True)
         said = rows_of(ours)
     parts, misses = collections.defaultdict(list), []
     for key, ms in rows_of(args.rows).items():

@@ -1128,6 +1128,8 @@ def child(args):
     deadline = time.monotonic() + float(line)
     shard, shards = map(int, args.shard.split("/"))
     cases = all_cases(args.child.split(","))[shard::shards]
+    if args.names:
+        cases = [case for case in cases if case.name in args.names.split(",")]
     if args.warm:
         run_cases(cases, deadline, lambda row: print(json.dumps(row), file=sys.stderr), warm=True)
         return
@@ -1164,9 +1166,10 @@ def finish(process, seconds):
         return "timeout"
 
 
-def measure(parts, output, minutes):
+def measure(parts, output, minutes, names):
     deadline = time.monotonic() + 60 * minutes
-    make = lambda part: start("--child", part, "-o", output, *(["--first"] if part == parts[0] else []))  # noqa: E731
+    options = ["--names", names] if names else []
+    make = lambda part: start("--child", part, "-o", output, *options, *(["--first"] if part == parts[0] else []))  # noqa: E731
     following = make(parts[0])
     for index, part in enumerate(parts):
         process = following
@@ -1254,6 +1257,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", help="a file for the rows; existing rows are kept")
     parser.add_argument("--only", default=",".join(PARTS), help="parts (default: %(default)s)")
+    parser.add_argument("--names", metavar="NAME,...", help="cases of these names alone: flex_attention, mm ... (not with --warm)")
     parser.add_argument("--minutes", type=float, help="cases not begun by then are left out (default 1.7, with --warm 8)")
     parser.add_argument("--warm", action="store_true", help="compile: run each function once, measure nothing")
     parser.add_argument("--check", action="store_true", help="compare the kernels with PyTorch; with TRITON_INTERPRET=1, on the CPU")
@@ -1274,7 +1278,7 @@ def main():
         return 0
     if not args.output:
         parser.error("name a file for the rows: -o rows.jsonl")
-    measure(parts, args.output, args.minutes or 1.7)
+    measure(parts, args.output, args.minutes or 1.7, args.names)
     return 0
 
 

@@ -25,7 +25,7 @@ const std::vector<std::string>& section_names() {
 
 // The side of 1 on which a bound of measured / expected must be: -1 for "low" and "step_low_datasheet", 1 for high ones, 0: not a bound.
 int side_of_one(std::string_view name) {
-  for (const std::string_view part : {"step_", "guessed_", "unknown_"})
+  for (const std::string_view part : {"step_", "guessed_", "unknown_", "window_"})
     if (name.starts_with(part)) name.remove_prefix(part.size());
   if (name.ends_with("_datasheet")) name.remove_suffix(10);
   return name == "low" ? -1 : name == "high" ? 1 : 0;

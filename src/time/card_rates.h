@@ -235,6 +235,7 @@ struct CardRates {
   double launch_ns = 0;                        // the least time of a kernel
   double event_ns = 0;                         // a stream's time for an event that keeps its time
   By<OperationKind, By<Precision, Interval>> interval;  // one for cards with their own constants, and one for other cards
+  By<Precision, Interval> window_interval;              // of attention to a window
   Interval step_interval;                               // of a whole step
   Interval guessed_interval, unknown_interval;  // of the part of its time in operators estimated as elementwise; in work of unknown kind
 

@@ -37,6 +37,8 @@ TEST(Constants, EveryCardOfTheTableHasAll) {
         EXPECT_LE(interval.low, 1) << gpu.id << operation_kind_name(static_cast<OperationKind>(k));
         EXPECT_GE(interval.high, 1) << gpu.id << operation_kind_name(static_cast<OperationKind>(k));
       }
+      EXPECT_LE(card.window_interval[precision].low, card.interval[OperationKind::attention][precision].low) << gpu.id;
+      EXPECT_GE(card.window_interval[precision].high, card.interval[OperationKind::attention][precision].high) << gpu.id;
     }
     EXPECT_LE(card.dram_bytes_per_s, gpu.bandwidth_bytes_per_s) << gpu.id;
   }
@@ -145,6 +147,11 @@ TEST(Constants, IntervalsContainTheExpectedTime) {
   for (const char* wrong : {R"("low":1.2)", R"("high":0.9)", R"("low_datasheet":1.2)", R"("high_datasheet":0.9)"}) {
     EXPECT_NE(constants_error(layer("operations", fmt::format(R"("copy":{{"all":{{"source":"x",{}}}}})", wrong))), "read") << wrong;
   }
+  const auto of_window = [](double low) {
+    return constants_error(layer("operations", fmt::format(R"("attention":{{"all":{{"source":"x","window_low":{}}}}})", low)));
+  };
+  EXPECT_EQ(of_window(0.9), "read");
+  EXPECT_NE(of_window(1.2), "read");
 }
 
 TEST(Constants, MeasuredIsTrueOrFalse) {

@@ -114,6 +114,8 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
       card.interval[kind][precision] = {constants.of_operation(kind, precision, "low" + own),
                                         constants.of_operation(kind, precision, "high" + own)};
     }
+    card.window_interval[precision] = {constants.of_operation(OperationKind::attention, precision, "window_low" + own),
+                                       constants.of_operation(OperationKind::attention, precision, "window_high" + own)};
     // A precision uses the kernels of the unit that it runs in.
     const Precision unit = precision_from_name(found.unit);
     GemmConstants& gemm = card.gemm[precision];
@@ -225,9 +227,11 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
   Duration duration;
   duration.expected_ns = estimate.ns;
   duration.bound = estimate.bound;
-  const Interval interval = operation.kind == OperationKind::collective && !counted
-                                ? collective_interval(operation, card)
-                                : card.interval[counted ? OperationKind::compiled : operation.kind][operation.precision];
+  const bool windowed = operation.kind == OperationKind::attention && operation.attention.window > 0;
+  const Interval interval = counted                                       ? card.interval[OperationKind::compiled][operation.precision]
+                            : operation.kind == OperationKind::collective ? collective_interval(operation, card)
+                            : windowed                                    ? card.window_interval[operation.precision]
+                                                                          : card.interval[operation.kind][operation.precision];
   duration.low_ns = estimate.ns * interval.low;
   duration.high_ns = estimate.ns * interval.high;
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);

@@ -294,6 +294,18 @@ Operation attention(int64_t batch, int64_t length, bool causal, int64_t window =
   return operation;
 }
 
+TEST(Duration, WindowsHaveAnIntervalOfTheirOwn) {
+  CardRates card = paper_card();
+  card.interval[OperationKind::attention][Precision::bf16] = {0.75, 1.5};
+  card.window_interval[Precision::bf16] = {0.5, 2};
+  const auto bounds = [&](int64_t window) {
+    const Duration duration = operation_duration(attention(1, 4096, true, window), card);
+    return std::pair(duration.low_ns / duration.expected_ns, duration.high_ns / duration.expected_ns);
+  };
+  EXPECT_EQ(bounds(0), std::pair(0.75, 1.5));
+  EXPECT_EQ(bounds(256), std::pair(0.5, 2.0));
+}
+
 TEST(AttentionTime, BlocksOfQueriesWalkOverKeys) {
   CardRates card = paper_card();
   AttentionConstants& c = card.attention[Precision::bf16];

@@ -24,6 +24,7 @@ NVJET = turned(
 )
 PLAIN = numpy.array([(128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64), (32, 32)], float)
 BATCHED = numpy.array([(64, 64), (128, 32), (32, 128), (64, 128)], float)
+TURING_BATCHED = numpy.array([(64, 64), (32, 128), (64, 128), (128, 128)], float)
 PARTS = numpy.array([1, 2, 3, 4, 6, 8, 12, 16, 32], float)
 FROM_MEMORY = ("warm_inputs", "warm_weights", "dram_fraction", "l2_bytes_per_cycle", "store_bytes_per_cycle")
 OF_TILES = ("k_overhead", "later_overhead", "edge", "least_k_cycles", "feed_bytes_per_cycle", "tile_cycles", "latency_cycles", "resident")
@@ -41,7 +42,10 @@ def tiles_of(gpu, c, tensor, batched):
     if tensor:
         return NVJET if 9 <= float(gpu["compute_capability"]) < 12 else TENSOR
     only = (c["batched_tile_m"], c["batched_tile_n"])
-    return PLAIN if not batched else numpy.array([only], float) if only[0] * only[1] > 1 else BATCHED
+    if not batched:
+        return PLAIN
+    several = TURING_BATCHED if float(gpu["compute_capability"]) == 7.5 else BATCHED
+    return numpy.array([only], float) if only[0] * only[1] > 1 else several
 
 
 @njit

@@ -294,6 +294,15 @@ Operation attention(int64_t batch, int64_t length, bool causal, int64_t window =
   return operation;
 }
 
+TEST(GemmTime, NarrowBatchedProductsOnATuringCardAreNotFaster) {
+  const auto times_as_long = [](const char* gpu) {
+    const CardRates card = card_rates(find_gpu(gpu));
+    return gemm_time(product(256, 512, 64, 512), card).ns / gemm_time(product(256, 512, 32, 512), card).ns;
+  };
+  EXPECT_LT(times_as_long("t4"), 1.1);
+  EXPECT_GT(times_as_long("v100-32-pcie"), 1.2);
+}
+
 TEST(Duration, WindowsHaveAnIntervalOfTheirOwn) {
   CardRates card = paper_card();
   card.interval[OperationKind::attention][Precision::bf16] = {0.75, 1.5};

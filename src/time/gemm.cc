@@ -23,6 +23,8 @@ constexpr GemmTile kNvjetTiles[] = {{64, 8},    {64, 16},   {64, 24},   {64, 32}
                                     {256, 96},  {96, 256},  {320, 128}, {128, 320}};
 constexpr GemmTile kPlainTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 32}, {32, 128}, {64, 32}, {32, 64}, {32, 32}};
 constexpr GemmTile kBatchedPlainTiles[] = {{64, 64}, {128, 32}, {32, 128}, {64, 128}};
+// Those that describe a T4's times best: narrow products are not faster than ones of 64 columns.
+constexpr GemmTile kTuringBatchedPlainTiles[] = {{64, 64}, {32, 128}, {64, 128}, {128, 128}};
 constexpr double kParts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
 
 struct Sizes {
@@ -111,6 +113,7 @@ Computation computation_of(const Operation& operation, const CardRates& card) {
                   : tensor                                                 ? std::span<const GemmTile>(kTensorGemmTiles)
                   : !batched                                               ? std::span<const GemmTile>(kPlainTiles)
                   : only.m * only.n > 1                                    ? std::span<const GemmTile>(&only, 1)
+                  : card.capability == 75                                  ? std::span<const GemmTile>(kTuringBatchedPlainTiles)
                                                                            : std::span<const GemmTile>(kBatchedPlainTiles);
   kernels.largest_tile = tensor || !linear ? std::numeric_limits<double>::infinity() : c.largest_tile;
   kernels.may_split = tensor || !batched;

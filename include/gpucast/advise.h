@@ -66,6 +66,7 @@ struct Advice {
   std::vector<LeftOut> left_out;
   int64_t runs = 0, cached_runs = 0;
   std::string stopped;       // why the search ended before it was done; "": it was done
+  bool has_loader = false;   // the script has a DataLoader: the times leave out whether its batches come in time
   std::string time_problem;  // why the step's time is not known; "": it is
   std::vector<Patch> patches;
 };

@@ -29,8 +29,8 @@ void write_verdict(const Prediction& p, TextWriter* out) {
                  fmt::format("rank {} {}; what follows is of rank {}", failed.rank, failed.what, p.rank));
   if (p.partial) out->wrapped(out->paint("PARTIAL", "1;31") + " ", "the script died, and only the memory that it had reserved is known");
   const auto [words, colour] = headline_of(p.verdict);
-  const std::string card =
-      fmt::format("on {} ({}{})", p.gpu_id, p.gpu_name.empty() ? "" : p.gpu_name + ", ", format_bytes(p.gpu_total_bytes));
+  const std::string card = fmt::format("on {} ({}{}{})", p.gpu_id, p.gpu_name.empty() ? "" : p.gpu_name + ", ",
+                                       format_bytes(p.gpu_total_bytes), p.gpu_chosen ? "" : ", since no card was named");
   out->line(fmt::format("{} {}", out->paint(words, colour), card));
   if (!p.verdict_reason.empty()) out->wrapped("  ", p.verdict_reason);
   if (p.growth && p.growth->oom_step && p.steps_total > 0)

@@ -187,6 +187,7 @@ class Search {
       // Batches in time: the loader is the same for all configurations.
       point->step_ns = (card.loader ? card.loader->step_without : card.step).expected_ns;
       if (out_.points.empty()) {
+        out_.has_loader = times.loader && times.loader->kind == LoaderKind::dataloader;
         samples_ = times.samples;
         job_samples_ = of_job;
         optimizer_share_ = optimizer_share(card);

@@ -94,6 +94,7 @@ void write_front(const Advice& advice, TextWriter* out) {
     out->wrapped(first, name_of(point) + (point.changes_mathematics ? " (other mathematics)" : ""));
   }
   if (shown < front.size()) out->format("  and {} more: --format json", front.size() - shown);
+  if (advice.has_loader) out->line("  steps as if every batch came in time: gpucast time says whether the DataLoader keeps up");
 }
 
 void write_left_out(const Advice& advice, TextWriter* out) {

@@ -114,6 +114,7 @@ def ahead(loader):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_a_loop_that_is_one_batch_ahead(whole_run):
     """As accelerate's and the Trainer's: the last step of a pass comes after its end."""
     done, run = whole_run(AHEAD + SCRIPT.replace("enumerate(train, 1)", "enumerate(ahead(train), 1)"), 3, 0, seconds=0)
@@ -123,6 +124,7 @@ def test_a_loop_that_is_one_batch_ahead(whole_run):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_evaluations_inside_a_pass_come_again(whole_run):
     done, run = whole_run(SCRIPT, 2, 5, seconds=0)
     assert done.returncode == 0, done.stderr
@@ -131,6 +133,7 @@ def test_evaluations_inside_a_pass_come_again(whole_run):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "steps"), [(("--epochs", "30"), 12_000), (("--steps-total", "1000"), 1000)])
 def test_the_users_own_length(whole_run, option, steps):
     done, run = whole_run(SCRIPT, 3, 0, options=option)
@@ -167,6 +170,7 @@ def test_what_cannot_be_asked(gpucast_bin, tmp_path, options, message):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_workers_of_a_loader_leave_no_record(whole_run):
     done, run = whole_run(SCRIPT.replace("shuffle=True)", "shuffle=True, num_workers=2)"), 2, 0, seconds=0)
     assert done.returncode == 0, done.stderr
@@ -186,6 +190,7 @@ def loss_of(loader, most):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_a_loop_that_is_left_over_the_loader_that_trains(whole_run):
     """Every 50 batches the script looks at the loss of 5 batches, also of those that it trains with."""
     few = SCRIPT.replace("for epoch in", LOSS_OF_A_FEW + "for epoch in", 1).replace(
@@ -232,6 +237,7 @@ def test_a_script_finds_no_files_of_an_earlier_start(whole_run, tmp_path):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_a_script_that_reads_its_checkpoint(whole_run, tmp_path):
     done, run = whole_run(SCRIPT + "print(len(torch.load('checkpoint.pt')['model']), 'tensors')\n", 2, 0, seconds=0)
     assert done.returncode == 0, done.stderr
@@ -240,6 +246,7 @@ def test_a_script_that_reads_its_checkpoint(whole_run, tmp_path):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_caches_stay(whole_run, tmp_path, monkeypatch):
     script = """
 import os
@@ -306,6 +313,7 @@ def test_a_script_that_changes_its_weights_itself(parts_of):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_steps_of_several_batches(whole_run):
     """7 batches for each step, of 400 in a pass: 57 steps and one batch that the next pass takes along, or does not."""
     begin = SCRIPT.replace("for epoch", "seen = 0\nfor epoch", 1).replace("        optimizer.zero_grad()\n", "        seen += 1\n")

@@ -22,6 +22,7 @@ constexpr int64_t kPaymentNs = 400'000;  // real time: the host waits for the co
 
 std::atomic<int64_t> g_ahead_ns{0};
 std::atomic<int64_t> g_left_out_ns{0};
+std::atomic<int64_t> g_last_read_ns{0};  // of the monotonic clock, by the script
 
 // ---- The processor's work ----------------------------------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ void host_was_interrupted(const HostTime& time, int64_t ns) {
 void leave_out_work(int64_t cpu_ns) { g_left_out_ns.fetch_add(cpu_ns, std::memory_order_relaxed); }
 
 void reset_host_time() {
-  g_ahead_ns = 0;
+  g_ahead_ns = g_last_read_ns = 0;
   Worked& work = worked();
   const std::lock_guard lock(work.mutex);
   work.wall_ns = 0, work.speed = {};
@@ -210,7 +211,12 @@ int64_t gpucast_vgpu_host_clock_ns(int clock_id) {
   const auto* clock = started_clock();
   if (clock == nullptr) return machine_ns(clock_id) + g_ahead_ns.load();
   const int64_t now = settle(clock->host, 0);
-  return (clock_id == CLOCK_MONOTONIC ? now : machine_ns(clock_id)) + g_ahead_ns.load();
+  if (clock_id != CLOCK_MONOTONIC) return machine_ns(clock_id) + g_ahead_ns.load();
+  // What is left out of a call is an estimate, and may be more than the call took: the clock waits, it never runs backwards.
+  const int64_t now_ns = now + g_ahead_ns.load();
+  int64_t last = g_last_read_ns.load(std::memory_order_relaxed);
+  while (last < now_ns && !g_last_read_ns.compare_exchange_weak(last, now_ns, std::memory_order_relaxed)) continue;
+  return std::max(last, now_ns);
 }
 
 void gpucast_vgpu_was_interrupted(int64_t ns) {

@@ -45,7 +45,9 @@ def find(kept, past_nodes):
         sample = []
         for alike in like.values():
             alike.sort(key=lambda entry: entry[0])
-            places = sorted({0, len(alike) // 2, len(alike) - 1})
+            # In pairs: Adam's two moments of a parameter are alike, and made at two places.
+            first, middle, last = 0, (len(alike) - 1) // 2, max(0, len(alike) - 2)
+            places = sorted({place for one in (first, middle, last) for place in (one, min(one + 1, len(alike) - 1))})
             sample += [(alike[place][1], alike[place][2]) for place in places]
         sample = sample[:_MOST_NAMED]
         sampled = {id(tensor) for _, tensor in sample}

@@ -95,6 +95,7 @@ struct Prediction {
   std::vector<std::string> command;
   std::vector<WhatIf> what_if;  // changes of `gpucast run --what-if` to the script
   int64_t rank = 0, world_size = 1, device_index = 0;
+  std::string rank_options;    // of the run: " --gpus 4", " --gpus 8 --world-size 64 --ranks 0"
   std::optional<Ranks> ranks;  // if several ranks or devices were captured: this prediction is the deciding one
 
   int32_t steps = 0;  // completed optimizer steps

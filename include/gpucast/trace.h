@@ -230,6 +230,8 @@ struct Header {
   std::string folder;                // the folder in which it was started; "": not recorded
   double run_s = 0;                  // the run time of the command; 0: not recorded
   std::vector<WhatIf> what_if;
+  int64_t gpus = 1, asked_world_size = 0;  // options of the run; 0: no --world-size
+  std::vector<int64_t> asked_ranks;        // with --world-size
 };
 
 struct Process {

@@ -37,7 +37,7 @@ std::vector<NextCommand> next_commands(const Prediction& p, const std::string& c
   std::string what_ifs;
   for (const WhatIf& what_if : p.what_if) what_ifs += fmt::format(" --what-if {}", shell_quote({what_if.name}));
   const auto run_on = [&](const std::string& gpu, const char* more = "") {
-    return fmt::format("gpucast run --gpu {}{}{} -- {}", gpu, more, what_ifs, command);
+    return fmt::format("gpucast run --gpu {}{}{}{} -- {}", gpu, p.rank_options, more, what_ifs, command);
   };
   const auto judge_by = [&](const std::string& gpu) {
     return capture_path.empty() ? run_on(gpu) : fmt::format("gpucast analyze {} --gpu {}", shell_quote({capture_path}), gpu);

@@ -127,6 +127,9 @@ TEST(JsonReport, SurvivesBytesThatAreNotUtf8) {
 
 TEST(NextCommand, NamesTheCaptureOnlyWhenItIsKept) {
   Prediction p = example();
+  p.rank_options = " --gpus 4";
+  EXPECT_EQ(next_commands(p, "")[0].command, "gpucast run --gpu rtx3060 --gpus 4 -o train.gpucast -- python train.py --name 'it'\\''s'");
+  p.rank_options.clear();
   EXPECT_EQ(next_commands(p, "my capture.gpucast")[0].command, "gpucast export 'my capture.gpucast' --to html -o 'my capture.html'");
   EXPECT_EQ(next_commands(p, "")[0].command, "gpucast run --gpu rtx3060 -o train.gpucast -- python train.py --name 'it'\\''s'");
   p.verdict = Verdict::tight;

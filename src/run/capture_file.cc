@@ -186,6 +186,11 @@ void CaptureFile::assemble(const std::string& session_folder, const CapturedProc
   header["steps_requested"] = std::max<int64_t>(settings.steps, 0);
   if (settings.steps <= 0) header["steps_rule"] = settings.steps == kStepsAuto ? "auto" : kUntilEnd;
   header["command"] = command_json(settings.typed.empty() ? settings.command : settings.typed);
+  if (settings.gpus > 1) header["gpus"] = settings.gpus;
+  if (settings.world_size > 0) {
+    header["world_size"] = settings.world_size;
+    header["ranks"] = settings.ranks;
+  }
   std::error_code error;
   header["run_s"] = std::round(settings.run_s * 10) / 10;
   header["folder"] = fs::current_path(error).string();

@@ -101,6 +101,9 @@ void read_header(Reading& reading, od::object object) {
     if (key == "run_s" && value.get_double().get(h.run_s) != simdjson::SUCCESS) h.run_s = 0;
     if (key == "folder") h.folder = text_of(value);
     if (key == "what_if") read_what_ifs(value, &h.what_if);
+    if (key == "gpus") (void)set_int(value, &h.gpus);
+    if (key == "world_size") (void)set_int(value, &h.asked_world_size);
+    if (key == "ranks") h.asked_ranks = integers_of(value);
     if (key == "command") {
       od::array words;
       if (value.get_array().get(words) != simdjson::SUCCESS) return;

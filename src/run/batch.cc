@@ -186,6 +186,8 @@ class Batch {
       const bool starts_shell = begun.job.world_size > 0;  // which starts the command once for each rank
       if (!options_.fresh && !starts_shell) begun.forkable = forkable(begun.command, begun.environment, begun.job.folder);
       if (begun.forkable) {
+        // Threads that spin take the cores of the other jobs. But their time is part of the host's time.
+        begun.forkable->key.shares_cores = at_a_time_ > 1 && !begun.job.measure_host;
         begun.server = servers_.find_or_start(begun.forkable->key, begun.environment, begun.job.folder,
                                               [this](const ForkServer& server) { return is_waited_for(server); });
       }

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "gpucast/error.h"
 #include "gpucast/gpu.h"
@@ -64,6 +65,17 @@ bool has_relative_entry(const std::string& path_variable) {
     if (!entry.starts_with('/')) return true;
   }
   return !path_variable.empty() && path_variable.back() == ':';
+}
+
+// The server's. A script's own variables come through its pipe, so it does not see this one. OpenMP reads it when its library is loaded.
+std::vector<std::string> with_sleeping_threads(std::vector<std::string> environment) {
+  constexpr std::string_view kSleep = "OMP_WAIT_POLICY", kSpins = "GOMP_SPINCOUNT", kIntel = "KMP_BLOCKTIME";
+  for (const std::string& entry : environment) {
+    const std::string_view name = std::string_view(entry).substr(0, entry.find('='));
+    if (name == kSleep || name == kSpins || name == kIntel) return environment;  // the user has chosen
+  }
+  environment.push_back(fmt::format("{}=PASSIVE", kSleep));
+  return environment;
 }
 
 void add_item(std::string* data, char kind, const std::string& value) {
@@ -143,7 +155,7 @@ std::optional<ForkableJob> forkable(const std::vector<std::string>& command, con
   if (python->kind == "script" && !is_source((fs::path(folder) / python->subject).string())) return std::nullopt;
   const auto program = resolve_program(command[0], value_of(environment, "PATH"), folder);
   if (!program) return std::nullopt;
-  ServerKey key{*program, command[0], python->flags, {}, ""};
+  ServerKey key{*program, command[0], python->flags, {}, "", false};
   for (const std::string& entry : environment) {
     const std::string name = entry.substr(0, entry.find('='));
     if (std::find(std::begin(kPlaceOfShell), std::end(kPlaceOfShell), name) == std::end(kPlaceOfShell)) key.environment.push_back(entry);
@@ -172,7 +184,8 @@ ForkServer::ForkServer(ServerKey key, const std::vector<std::string>& environmen
   // The real path: the capture layer recognizes its own frames by it.
   program.words.push_back(fs::canonical(library_folder + "/python/gpucast/fork_server.py").string());
   program.words.push_back(std::to_string(theirs.get()));
-  program.environment = session_environment(library_folder, session_.path, environment);
+  program.environment =
+      session_environment(library_folder, session_.path, key_.shares_cores ? with_sleeping_threads(environment) : environment);
   program.folder = folder;
   program.output = program.errors = log_.get();
   program.inherited = theirs.get();

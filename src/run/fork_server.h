@@ -29,6 +29,7 @@ struct ServerKey {
   std::vector<std::string> flags;
   std::vector<std::string> environment;  // sorted, without variables that describe the shell's state
   std::string folder;                    // the job's folder if PYTHONPATH depends on it; else ""
+  bool shares_cores = false;             // with jobs at the same time: OpenMP's threads sleep where they wait for each other
   bool operator==(const ServerKey&) const = default;
 };
 

@@ -16,10 +16,23 @@ Nothing is frozen (gc.freeze) and nothing collected between the import and the f
 tensors in reference cycles are freed, and must be the same as in a fresh process.
 """
 
+import atexit
 import contextlib
 import gc
 import os
 import sys
+
+
+def _skip_finalization():
+    """Runs after all handlers of the script. Where it ran out of memory, all is known, and to take Python and PyTorch apart would take as long
+    as the run. What it wrote to open files must not be lost."""
+    exception = ending.exception
+    if exception and exception[0].rpartition(".")[2] == "OutOfMemoryError":
+        ending.leave(1)
+
+
+if atexit._ncallbacks() == 0:  # others that were registered before would not run
+    atexit.register(_skip_finalization)
 
 
 class _Import:
@@ -80,7 +93,7 @@ import time  # noqa: E402
 import types  # noqa: E402
 from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader  # noqa: E402
 
-from _gpucast import importhook, process  # noqa: E402
+from _gpucast import ending, importhook, process  # noqa: E402
 
 _PR_SET_PDEATHSIG = 1
 _MAX_FDS = 4

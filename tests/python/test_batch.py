@@ -80,13 +80,18 @@ JOBS = {
 SETTING = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
+OF_A_RUN = ("pid", "run_s", "argv", "unix_ns", "next", "hooks_us", "warm_yardstick_ns", "lines")
+
+
 def history(capture):
-    """All that a capture says, less clocks, process ids and host addresses. In a row of frees the order is C++'s, by address of host
+    """All that a capture says, less clocks, its number of lines, process ids and host addresses. In a row of frees the order is C++'s, by address of host
     memory: no two fresh processes agree on it."""
     told = []
     for line in capture.lines:
         if isinstance(line, dict):
-            told.append({key: value for key, value in line.items() if key not in ("pid", "run_s", "argv", "unix_ns", "next")})
+            if line["record"] == "unobserved_steps":  # a batch takes them on request only
+                continue
+            told.append({key: value for key, value in line.items() if key not in OF_A_RUN})
             continue
         if line[0] == "mark":
             line = line[:4] + (line[5:7] if line[5] == "step" else line[5:])
@@ -250,6 +255,16 @@ def test_children_draw_their_own_random_numbers_and_what_must_be_fresh_is_fresh(
 # ---- every job has its line --------------------------------------------------------------------------------------------------------
 
 
+OUT_OF_MEMORY = """
+import atexit
+lines = open("lines", "w")
+lines.write("written\\n")
+atexit.register(lines.write, "at exit\\n")
+[torch.zeros(2**30, device="cuda") for _ in range(9)]
+"""
+OPENMP = "'OMP_WAIT_POLICY=PASSIVE' in open('/proc/self/environ').read(), 'OMP_WAIT_POLICY' in os.environ"  # the server's, the script's
+
+
 @pytest.mark.once
 def test_failures_have_their_reasons(batch, tmp_path, leaves_nothing):
     (tmp_path / "train.py").write_text(train_script())
@@ -261,10 +276,11 @@ def test_failures_have_their_reasons(batch, tmp_path, leaves_nothing):
         {"name": "good", "command": f"{PYTHON} train.py", "gpu": "rtx3060"},
         code("torch.zeros(9).cuda(); os.kill(os.getpid(), 11)", name="crash"),
         code("torch.zeros(9).cuda(); print('last words'); raise KeyError(1)", name="raise"),
+        code(f"torch.zeros(9).cuda(); print({OPENMP}); raise KeyError(1)", name="openmp"),
         code("torch.zeros(9).cuda(); sys.exit(3)", name="exit"),
         code("torch.zeros(9).cuda(); time.sleep(1000)", name="hang", timeout_s=3),
         code("time.sleep(1000)", name="early hang", timeout_s=2),
-        code("[torch.zeros(2**30, device='cuda') for _ in range(9)]", name="memory", gpu="rtx3060", enforce_capacity=True),
+        code(OUT_OF_MEMORY, name="memory", gpu="rtx3060", enforce_capacity=True),
         code("[torch.zeros(2**30, device='cuda') for _ in range(9)]", name="big", gpu="rtx3060"),
         code("pass", name="idle"),
         {"name": "no program", "command": ["no-such-program"]},
@@ -273,13 +289,14 @@ def test_failures_have_their_reasons(batch, tmp_path, leaves_nothing):
         {"name": "card", "command": ["x"], "gpu": "rtx9999"},
         {"name": "good", "command": ["x"]},
     ]
-    results = batch(jobs)
+    results = batch(jobs, "--jobs", "2")
     assert batch.done.returncode == 2
     told = {name: (result["status"], result["exit_code"], (result["error"] or {}).get("code")) for name, result in results.items()}
     assert told == {
         "good": ("fits", 0, None),
         "crash": ("failed", 2, "killed"),
         "raise": ("failed", 2, "script_raised"),
+        "openmp": ("failed", 2, "script_raised"),
         "exit": ("failed", 2, "script_failed"),
         "hang": ("failed", 2, "timeout"),
         "early hang": ("failed", 2, "timeout"),
@@ -288,14 +305,16 @@ def test_failures_have_their_reasons(batch, tmp_path, leaves_nothing):
         "idle": ("failed", 2, "nothing_captured"),
         "no program": ("failed", 2, "failed"),
         "no folder": ("failed", 2, "cannot_start"),
-        "line 12": ("failed", 2, "bad_job"),
+        "line 13": ("failed", 2, "bad_job"),
         "card": ("failed", 2, "unknown_gpu"),
-        "line 14": ("failed", 2, "bad_job"),
+        "line 15": ("failed", 2, "bad_job"),
     }
     assert "last words" in results["raise"]["printed"] and "KeyError: 1" in results["raise"]["printed"]
     assert "gpucast" not in results["raise"]["printed"]
+    assert (tmp_path / "lines").read_text() == "written\nat exit\n", "Python's own end, which is skipped, would have written them"
+    assert "True False" in results["openmp"]["printed"], "threads sleep while they wait, and the script's environment is its own"
     assert results["good"]["report"]["gpu"]["name"] == "rtx3060"
-    assert "2 of 14 jobs fit" not in batch.done.stderr and "1 of 14 jobs fit, 2 do not, 11 failed" in batch.done.stderr
+    assert "2 of 15 jobs fit" not in batch.done.stderr and "1 of 15 jobs fit, 2 do not, 12 failed" in batch.done.stderr
 
 
 @pytest.mark.once

@@ -130,7 +130,10 @@ constexpr int64_t kWorksNs = 100'000;  // a process that used the processor this
 
 bool is_running(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // Where the thread has ended since, reading fails: read() says so, a stream's iterator would throw.
+  std::string text(512, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
   const size_t end_of_name = text.rfind(')');
   return end_of_name != text.npos && end_of_name + 2 < text.size() && text[end_of_name + 2] == 'R';
 }

@@ -1,12 +1,13 @@
 """Work that the script does every few steps, `if step % 5 == 0: evaluate()`: whether it is still to come."""
 
 import ast
+import collections
 import sys
 
 from . import places, script_source
 
 _AFTER = 3  # steps that show what the work leaves
-_found = {}  # code object -> its blocks of work
+_found = {}  # file -> its work every few steps
 
 
 def soon(steps, most=None):
@@ -15,28 +16,17 @@ def soon(steps, most=None):
     The functions that run now are read, and nothing of theirs is called."""
     frame = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if places.is_of_user(code.co_filename):
-            if code not in _found:
-                _found[code] = script_source.work_every_few(code)
-            for work in _found[code]:
+        file = frame.f_code.co_filename
+        if places.is_of_user(file):
+            if file not in _found:
+                _found[file] = script_source.work_every_few(file)
+            for work in _found[file]:
                 if work.first_line <= frame.f_lineno <= work.last_line:
-                    number = _value(work.every, _variables(frame))
+                    number = _value(work.every, collections.ChainMap(places.variables_of(frame), frame.f_globals))
                     if isinstance(number, int) and 2 <= number <= (work.most if most is None else most) and steps <= number + _AFTER:
                         return True
         frame = frame.f_back
     return False
-
-
-def _variables(frame):
-    names = frame.f_code.co_varnames + frame.f_code.co_freevars + frame.f_code.co_cellvars
-    values = frame.f_locals
-    if not frame.f_code.co_flags & 1:  # a module's own
-        return values
-    found = {**frame.f_globals, **{name: values[name] for name in names if name in values}}
-    if sys.version_info < (3, 13):
-        values.clear()  # a copy: the frame would keep all values alive until it ends
-    return found
 
 
 def _value(node, variables):

@@ -114,12 +114,12 @@ def _alive_by_step(snapshot=None, at_last_step=False):
     ends = [mark[1][place][0] if place < len(mark[1]) else 0 for mark in sorted(process.recorder.marks) if mark[3] == "step"]
     alive, allocs = {}, 0
     for event in snapshot["device_traces"][device]:
+        if at_last_step and ends and allocs == ends[-1]:
+            break
         if event["action"] == "alloc":
-            if at_last_step and ends and allocs == ends[-1]:
-                break
             allocs += 1
             alive[event["addr"]] = (bisect_left(ends, allocs) + 1, event["size"])
-        elif event["action"] == "free_requested" and not (at_last_step and ends and allocs == ends[-1]):
+        elif event["action"] == "free_requested":
             alive.pop(event["addr"], None)
     blocks = {}
     for address, (step, size) in alive.items():
@@ -143,10 +143,11 @@ def record(snapshot, runs):
         return None
     try:
         blocks = _alive_by_step(snapshot)
-        if not _kept(blocks) and _ends[-1][0] <= _ends[1][0]:
+        kept = _kept(blocks)
+        if not kept and _ends[-1][0] <= _ends[1][0]:
             return None
         # A tensor that a larger one replaces in each step is of the last step.
-        found = _holders_of(_kept(blocks))
+        found = _holders_of(kept)
         collected = _collected(_alive_by_step(snapshot, at_last_step=True)) if runs else []
         found += _holders_of(_newest(blocks))
         return {"record": "holders", "holders": found, "collected": collected} if found or collected else None
@@ -157,12 +158,13 @@ def record(snapshot, runs):
 
 def _collected(blocks):
     """The addresses of blocks in cycles of references, which Python's garbage collector frees some day."""
-    if not _kept(blocks):
+    kept = _kept(blocks)
+    if not kept:
         return []
     gc.collect()  # it may have run already, after the last step
     segments = process.torch.cuda.memory._snapshot()["segments"]
     used = {block["address"] for segment in segments for block in segment["blocks"] if block["state"] == "active_allocated"}
-    past_bytes = sum(size for made in _kept(blocks).values() for address, size in made.items() if address not in used)
+    past_bytes = sum(size for made in kept.values() for address, size in made.items() if address not in used)
     if past_bytes:
         process.recorder.warn(
             "waits_for_collection",

@@ -14,7 +14,7 @@ _MOST_NAMED = 40  # survivors whose holders are looked for
 _MOST_LEVELS, _MOST_WIDE = 14, 200  # from a tensor up to a name; objects of one level
 _MOST_LINKS = 3  # of a name: trainer.metrics.values
 _REGISTRIES = ("_parameters", "_buffers", "_modules")  # of nn.Module
-OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def find(kept, past_nodes):
@@ -47,8 +47,8 @@ def find(kept, past_nodes):
             alike.sort(key=lambda entry: entry[0])
             # In pairs: Adam's two moments of a parameter are alike, and made at two places.
             first, middle, last = 0, (len(alike) - 1) // 2, max(0, len(alike) - 2)
-            places = sorted({place for one in (first, middle, last) for place in (one, min(one + 1, len(alike) - 1))})
-            sample += [(alike[place][1], alike[place][2]) for place in places]
+            chosen = sorted({number for one in (first, middle, last) for number in (one, min(one + 1, len(alike) - 1))})
+            sample += [(alike[number][1], alike[number][2]) for number in chosen]
         sample = sample[:_MOST_NAMED]
         sampled = {id(tensor) for _, tensor in sample}
         deep = sorted(old.values(), key=lambda entry: -entry[1])
@@ -100,13 +100,10 @@ class _Search:
         torch_folder = os.path.dirname(process.torch.__file__) + os.sep
         for frame in _frames():
             code = frame.f_code
-            if not code.co_flags & 1 or code.co_filename.startswith((OURS, torch_folder, "<frozen")):
+            if not code.co_flags & 1 or code.co_filename.startswith((_OURS, torch_folder, "<frozen")):
                 continue  # names of modules and classes are in their dictionaries
-            values = frame.f_locals
-            for name, value in values.items():
+            for name, value in places.variables_of(frame).items():
                 self._names.setdefault(id(value), (name, f"a variable of {code.co_name}()", code.co_filename))
-            if sys.version_info < (3, 13):
-                values.clear()  # a copy: the frame would keep all values alive until it ends
         main = sys.modules.get("__main__")
         for name, value in list(vars(main).items()) if main else ():
             if not name.startswith("__"):
@@ -199,7 +196,6 @@ class _Search:
         path = name + "".join(links if len(links) <= _MOST_LINKS else ())  # a chain: each knows the one before it
         holder = self._special([*passed.values(), one], path)
         if holder is None:
-            kind = next((name for name, kinds in _kinds().items() if isinstance(collection, kinds)), "variable")
             bound = getattr(collection, "maxlen", None) or 0
             own_name, hooks = path.rpartition(".")[2], "_hooks" in path
             files = {file, *(_file_of(part) for part in (*passed.values(), one))} | (_main_file() if hooks else set())
@@ -207,7 +203,7 @@ class _Search:
             holder = {
                 "name": path,
                 "what": what,
-                "container": "hooks" if hooks else kind,
+                "container": "hooks" if hooks else _kind_of(collection) or "variable",
                 "length": len(collection) if collection is not None else 0,
                 "bound": bound,
                 "removes": not bound and not hooks and script_source.stays_short(name, own_name, what, files, collection is not None),
@@ -239,8 +235,7 @@ class _Search:
             return 0, self._dictionaries[id(parent)], "." + _key_of(parent, one)
         if id(parent) in self._registries:
             module = self._registries[id(parent)]
-            nn = process.torch.nn
-            return 2, module, "[]" if isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.ParameterList)) else "." + _key_of(parent, one)
+            return 2, module, "[]" if _kind_of(module) else "." + _key_of(parent, one)
         named = id(parent) in self._names
         if isinstance(parent, dict):
             for owner in self._parents.get(id(parent), ()):
@@ -266,10 +261,12 @@ class _Search:
         return 4 if isinstance(parent, (tuple, types.CellType, types.FunctionType, types.MethodType)) else 6, parent, ""
 
 
-def _kinds():
+def _kind_of(collection):
+    """The name of its kind, also of PyTorch's lists and dicts of modules; None: no collection."""
     nn = process.torch.nn
     lists, dicts = (list, nn.ModuleList, nn.ParameterList), (dict, nn.ModuleDict)
-    return {"deque": collections.deque, "list": lists, "dict": dicts, "set": set}
+    kinds = {"deque": collections.deque, "list": lists, "dict": dicts, "set": set}
+    return next((name for name, classes in kinds.items() if isinstance(collection, classes)), None)
 
 
 def _file_of(one):
@@ -285,7 +282,7 @@ def _running_frames():
     frames = []
     for frame in sys._current_frames().values():
         while frame is not None:
-            if not frame.f_code.co_filename.startswith(OURS):
+            if not frame.f_code.co_filename.startswith(_OURS):
                 frames.append(frame)
             frame = frame.f_back
     return frames

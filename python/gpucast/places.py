@@ -87,6 +87,16 @@ def _kind_of(name):
     return _PYTORCH if name.startswith(folder(os.__file__) + os.sep) or not os.path.isfile(name) else _USER
 
 
+def variables_of(frame):
+    """The variables of a frame's function, by name. No more than the caller's dict keeps them alive."""
+    variables = frame.f_locals
+    if not frame.f_code.co_flags & 1 or sys.version_info >= (3, 13):  # a module's own, or a view
+        return dict(variables)
+    found = dict(variables)
+    variables.clear()  # a copy of Python's: the frame would keep all values alive until it ends
+    return found
+
+
 # ---- the record ------------------------------------------------------------------------------------------------------------------
 
 

@@ -148,7 +148,7 @@ def _adds_hook(node):
 _ON_THE_HOST = ("item", "tolist", "cpu", "numpy", "float", "int", "len", "str", "time", "perf_counter")
 _PRINTS = ("print", "format", "info", "debug", "warning", "log", "write", "add_scalar", "set_description", "set_postfix", "round")
 _OF_NUMBERS = ("mean", "sum", "max", "min", "abs", "sqrt", "norm", "detach")
-_STEPS = ("step", "zero_grad", "clip_grad_norm_", "clip_grad_value_", "unscale_", "update", "parameters")
+_STEPS = ("step", "zero_grad", "clip_grad_norm_", "clip_grad_value_", "unscale_", "parameters")
 
 
 class Work(typing.NamedTuple):
@@ -160,10 +160,10 @@ class Work(typing.NamedTuple):
     most: int  # steps that any run waits for it
 
 
-def work_every_few(code):
-    """Blocks `if step % every == 0:` in a code object's loops, but those that only print or step, and ends of loops `for ... in range(every)`."""
+def work_every_few(file):
+    """Blocks `if step % every == 0:` in a file's loops, but those that only print or step, and ends of loops `for ... in range(every)`."""
     found = []
-    for _, tree in _trees([code.co_filename]):
+    for _, tree in _trees([file]):
         for parent in ast.walk(tree):
             if isinstance(parent, (ast.For, ast.While)):
                 found += [_block(parent, node) for node in ast.walk(parent) if isinstance(node, ast.If)]
@@ -191,7 +191,7 @@ def _short_loop(parent, loop):
         return None
     inside = set(map(id, ast.walk(loop)))
     adds = any(_adds_something(node) for node in ast.walk(parent) if id(node) not in inside)
-    return Work(loop.lineno, loop.end_lineno, loop.iter.args[-1 if len(loop.iter.args) == 1 else 1], _ADDS if adds else 0)
+    return Work(loop.lineno, loop.end_lineno, loop.iter.args[:2][-1], _ADDS if adds else 0)
 
 
 def _called(node):

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/base/bytes.h"
+#include "src/base/rank_options.h"
 
 namespace gpucast {
 namespace {
@@ -69,9 +70,9 @@ void describe_run(const Trace& trace, Prediction* out) {
   out->what_if = header.what_if;
   out->rank = trace.process.rank;
   out->world_size = trace.process.world_size;
-  if (trace.header.gpus > 1) out->rank_options += fmt::format(" --gpus {}", trace.header.gpus);
-  if (trace.header.asked_world_size > 0) out->rank_options += fmt::format(" --world-size {}", trace.header.asked_world_size);
-  if (!trace.header.asked_ranks.empty()) out->rank_options += fmt::format(" --ranks {}", fmt::join(trace.header.asked_ranks, ","));
+  const Header& header = trace.header;
+  out->rank_options =
+      rank_options(header.gpus > 1 ? header.gpus : 0, header.asked_world_size, fmt::format("{}", fmt::join(header.asked_ranks, ",")));
   out->device_index = trace.process.device;
   out->steps_requested = header.steps_requested;
   out->steps_rule = header.steps_rule;

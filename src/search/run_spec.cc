@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/command_words.h"
+#include "src/base/rank_options.h"
 
 namespace gpucast::search {
 
@@ -27,13 +28,7 @@ run::Job job_of(const RunSpec& spec, const std::string& output) {
   return job;
 }
 
-std::string rank_options(const RunSpec& spec) {
-  std::string out;
-  if (spec.gpus > 0) out += fmt::format(" --gpus {}", spec.gpus);
-  if (spec.world_size > 0) out += fmt::format(" --world-size {}", spec.world_size);
-  if (!spec.ranks.empty()) out += " --ranks " + spec.ranks;
-  return out;
-}
+std::string rank_options(const RunSpec& spec) { return gpucast::rank_options(spec.gpus, spec.world_size, spec.ranks); }
 
 namespace {
 

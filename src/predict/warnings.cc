@@ -70,7 +70,6 @@ void describe_run(const Trace& trace, Prediction* out) {
   out->what_if = header.what_if;
   out->rank = trace.process.rank;
   out->world_size = trace.process.world_size;
-  const Header& header = trace.header;
   out->rank_options =
       rank_options(header.gpus > 1 ? header.gpus : 0, header.asked_world_size, fmt::format("{}", fmt::join(header.asked_ranks, ",")));
   out->device_index = trace.process.device;

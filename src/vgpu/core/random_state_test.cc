@@ -48,6 +48,17 @@ TEST(RandomState, SkipsAsDrawingWould) {
   }
 }
 
+TEST(RandomState, JumpsWhereManyAreSkipped) {
+  for (const uint64_t draws : {(uint64_t{1} << 24) + 1, (uint64_t{1} << 24) + 625, uint64_t{30'000'000}, uint64_t{99'999'999}}) {
+    Generator generator(7);
+    std::mt19937 expected(7);
+    EXPECT_EQ(generator.draw(), expected());
+    ASSERT_EQ(generator.skip(draws), 0);
+    expected.discard(draws);
+    for (int i = 0; i < 2000; ++i) ASSERT_EQ(generator.draw(), expected()) << draws << ", then " << i;
+  }
+}
+
 TEST(RandomState, RefusesWhatIsNoState) {
   Generator generator(1);
   EXPECT_EQ(gpucast_vgpu_skip_random(generator.state.data(), 5000, 1), -1);

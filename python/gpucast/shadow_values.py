@@ -34,7 +34,7 @@ _core = None
 _mode = None
 _own = None  # own_time.OwnTime
 _left = False
-_compiles = False  # the script has asked for a compiled function
+_compiles = False  # the script has called a compiled function
 _late = None  # if following began during the run: the function that starts the run again when earlier values are needed
 _whole = frozenset()  # dtypes
 _plain = frozenset()  # types of arguments by name that have no values on the card
@@ -57,6 +57,7 @@ _COUNTS = _names(
 )
 _THROUGH_MASKS = _names("__getitem__ __setitem__ index_put_ index_put")
 _ORDERS = _names("gt lt ge le greater less greater_equal less_equal __gt__ __lt__ __ge__ __le__")
+_FINITE = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}  # answers of a training that goes well
 _INDICES = _names("argmax argmin max min topk sort argsort mode median kthvalue")
 _FACTORIES = _names("zeros ones full arange range tensor as_tensor scalar_tensor linspace eye tril_indices triu_indices")
 _EMPTY = _names("empty empty_like new_empty")
@@ -209,8 +210,9 @@ def _on_the_way(real):
     return handle_torch_function
 
 
-def install_late(torch, core, start_again):
-    """During a run, if no other mode is on and the script compiles nothing. `start_again` does not return."""
+def install_in_run(torch, core, start_again=None):
+    """If no other mode is on and the script has called nothing that is compiled. `start_again`, where values were read before: does not
+    return."""
     global _late
     if not _compiles and torch._C._len_torch_function_stack() == 0 and threading.current_thread() is threading.main_thread():
         _late = start_again
@@ -279,16 +281,18 @@ def _keep_known_to_compiler():
 
 def _compiling(real):
     def __call__(self, function):
-        global _compiles
-        _compiles = True
         compiled = real(self, function)
         if _mode is not None:
             patching.safely(_keep_known_to_compiler)
-        if _mode is None or not inspect.isfunction(compiled):
+        if not inspect.isfunction(compiled):
             return compiled
 
         @functools.wraps(compiled)
         def call(*args, **kwargs):
+            global _compiles
+            _compiles = True
+            if _mode is None:
+                return compiled(*args, **kwargs)
             with _mode_off():
                 return compiled(*args, **kwargs)
 
@@ -915,8 +919,11 @@ def _holding(shape):
 
 def _imagine(function, args, kwargs, result, place):
     """(whole numbers or conditions that depend on unknown values, how they were found), or None if no assumption makes sense. They are computed
-    from random values if these are not too many. `place`: index of the result among several."""
+    from random values if these are not too many. How they were found is false for what needs no warning. `place`: index of the result among
+    several."""
     name, unknown = _name(function), _unknown(args, kwargs)
+    if name in _FINITE:
+        return _torch.full(result.shape, _FINITE[name]), False
     if any(one.dtype in _whole for one in unknown):
         return None
     if name in _ORDERS:  # a single condition decides what the script does next: it is assumed to be false

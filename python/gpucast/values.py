@@ -2,6 +2,7 @@
 the effects of zeros in PyTorch and transformers, and gives the values of a successful training. Each gives a warning in the report."""
 
 import inspect
+import sys
 import threading
 import time
 import weakref
@@ -35,6 +36,9 @@ def install_at_cuda_start(torch):
     _torch = torch
     loops.install(torch, _core)
     how = _how()
+    if how == "auto" and "transformers.modeling_utils" in sys.modules:  # its models ask whether their masks are all ones
+        shadow_values.install_in_run(torch, _core)
+        how = "on" if shadow_values.on() else how
     _leave_time_out()
     if how == "auto":
         _on_count = libraries.UNKNOWN_COUNT(_start_again)
@@ -119,7 +123,7 @@ def _following_from_here(real):
             return value
         if whole:
             _unknown_was_read = True
-            shadow_values.install_late(_torch, _core, _start_again)
+            shadow_values.install_in_run(_torch, _core, _start_again)
             _leave_time_out()
         return loops.given(value) if type(value) in loops.NUMBERS else value
 

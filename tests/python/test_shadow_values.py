@@ -397,6 +397,55 @@ def test_a_known_condition(gpucast):
     assert gpucast(MASKED, "--steps", "4", "--values", "off").printed("masked") == 3
 
 
+# As a library does when it is imported (bitsandbytes).
+NEVER_CALLED = """
+import torch
+never_called = torch.compile(lambda x: x + 1)
+"""
+
+
+@pytest.mark.once
+def test_a_compiled_function_that_is_never_called_changes_nothing(gpucast):
+    run = gpucast(NEVER_CALLED + MASKED, "--steps", "4")
+    assert run.code == 0 and run.printed("masked") == 0, run.err
+
+
+# The names of transformers' modules, without its models.
+WITH_TRANSFORMERS = """
+import sys
+import types
+sys.modules["transformers.modeling_utils"] = types.ModuleType("transformers.modeling_utils")
+"""
+
+
+@pytest.mark.once
+def test_models_of_transformers_are_followed_from_the_start(gpucast):
+    run = gpucast(WITH_TRANSFORMERS + MASKED, "--steps", "4")
+    assert run.code == 0 and AGAIN not in run.err, run.err
+    assert run.printed("masked") == 0
+
+
+GOES_WELL = """
+import torch
+
+model = torch.nn.Linear(32, 10).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = model(torch.randn(64, 32).cuda()).sum()
+    if torch.isnan(loss) or torch.isinf(loss) or not torch.isfinite(loss):  # as transformers' Trainer asks
+        raise RuntimeError("loss")
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.once
+def test_a_loss_is_finite_without_a_warning(gpucast):
+    run = gpucast(GOES_WELL, "--values", "on")
+    assert run.code == 0 and run.report["steps"] == 3 and not assumed(run), run.err
+
+
 @pytest.mark.slow
 def test_compiled_code_is_left_alone(gpucast):
     run = gpucast(COMPILED, "--steps", "4")

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "src/vgpu/core/core.h"
@@ -67,6 +68,7 @@ void note_kernel(const char* name, const void* const* arguments) {
 
 void note_read(void* to, size_t size_bytes, bool known) {
   Reads& reads = t_reads;
+  const bool counted = std::exchange(reads.counted, false);  // the count is for the next read
   reads.known = known;
   if (known || size_bytes > kScalarBytes) return;
   if (!reads.answers.empty()) {
@@ -74,9 +76,8 @@ void note_read(void* to, size_t size_bytes, bool known) {
     if (reads.next + 1 < reads.answers.size()) ++reads.next;
     return;
   }
-  if (reads.counted) {
+  if (counted) {
     std::memcpy(to, &reads.count, size_bytes);
-    reads.counted = false;
     return;
   }
   if (const auto condition = g_on_unknown_condition.load(); condition != nullptr && size_bytes == 1)

@@ -82,7 +82,13 @@ TEST_F(Reads, MasksAreCountedAgain) {
   kernel_written(kName, grid, arguments);
   EXPECT_EQ(read<int32_t>(), 12);
   EXPECT_EQ(read<int32_t>(), 0);
-  iterator[0] += 8;  // another mask
+  kernel_written(kName, grid, arguments);
+  const int64_t answer = 7;
+  gpucast_vgpu_answer_reads(&answer, 1);
+  EXPECT_EQ(read<int32_t>(), 7);
+  gpucast_vgpu_answer_reads(nullptr, 0);
+  EXPECT_EQ(read<uint8_t>(), 0);  // the count was for the read before
+  iterator[0] += 8;               // another mask
   kernel_written(kName, grid, arguments);
   EXPECT_EQ(read<int32_t>(), 0);
 }

@@ -107,7 +107,7 @@ class _Search:
         main = sys.modules.get("__main__")
         for name, value in list(vars(main).items()) if main else ():
             if not name.startswith("__"):
-                self._names.setdefault(id(value), (name, "a variable of the script", getattr(main, "__file__", None) or ""))
+                self._names.setdefault(id(value), (name, "a variable of the script", places.main_file()))
 
     def holders(self, sample, old):
         """One entry for each collection or variable."""
@@ -198,7 +198,7 @@ class _Search:
         if holder is None:
             bound = getattr(collection, "maxlen", None) or 0
             own_name, hooks = path.rpartition(".")[2], "_hooks" in path
-            files = {file, *(_file_of(part) for part in (*passed.values(), one))} | (_main_file() if hooks else set())
+            files = {file, *(_file_of(part) for part in (*passed.values(), one))} | ({places.main_file()} if hooks else set())
             adding = script_source.hook_lines(files) if hooks else script_source.adding_lines(own_name, files)
             holder = {
                 "name": path,
@@ -222,7 +222,7 @@ class _Search:
                 facts.update(name=one.__wrapped__.__qualname__, what="a function", container="lru_cache", kept_at=at)
                 return {**facts, "length": info.currsize, "bound": info.maxsize or 0}
             if isinstance(one, types.TracebackType):
-                files = {_file_of(part) for part in passed} | _main_file()
+                files = {_file_of(part) for part in passed} | {places.main_file()}
                 at = script_source.adding_lines(path.rpartition(".")[2], files)
                 return {**facts, "name": path, "what": "exceptions", "container": "exceptions", "kept_at": at}
         return None
@@ -296,10 +296,6 @@ def _frames():
         frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
     return frames
-
-
-def _main_file():
-    return {getattr(sys.modules.get("__main__"), "__file__", None) or ""}
 
 
 def _key_of(mapping, value):

@@ -45,6 +45,12 @@ def detail(what_if, **facts):
     _details.setdefault(what_if, {}).update(facts)
 
 
+def main_file():
+    """The script's file, or "". The interpreter deletes `__file__` when the script has ended, but not its loader."""
+    main = sys.modules.get("__main__")
+    return getattr(main, "__file__", None) or getattr(getattr(main, "__loader__", None), "path", None) or ""
+
+
 def _sites(frame):
     """[(code, instruction, line, globals)] of the user's frames, the innermost first; whether only PyTorch lies in between."""
     sites, direct = [], True
@@ -115,7 +121,7 @@ def _record():
             frames.setdefault(frame.f_code, frame)
             frame = frame.f_back
     files = {}
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    main = main_file()
     notes = []
     for note in _notes.values():
         about = note["about"] and note["about"]()

@@ -52,7 +52,7 @@ void next_words(std::array<uint32_t, kWords>& words) {
 constexpr int kDegree = 19937;  // of the characteristic polynomial
 constexpr int kTopWord = kDegree / 64;
 constexpr int kTopBit = kDegree % 64;
-using Polynomial = std::array<uint64_t, 2 * (kTopWord + 1)>;
+using Polynomial = std::array<uint64_t, 2 * (size_t{kTopWord} + 1)>;
 
 constexpr uint64_t kLeastJump = uint64_t{1} << 24;  // words; fewer are faster one by one
 

@@ -152,6 +152,9 @@ def install(torch, core):
 
     _mode = Following()
     _mode.__enter__()
+    context = _device_below()
+    if context is not None:
+        patching.wrap(context, "__exit__", _put_below)
     patching.wrap(torch.overrides, "has_torch_function", _without_mode)
     if hasattr(torch.autograd, "_engine_run_backward"):
         patching.wrap(torch.autograd, "_engine_run_backward", _also_backward)
@@ -211,17 +214,48 @@ def _on_the_way(real):
 
 
 def install_in_run(torch, core, start_again=None):
-    """If no other mode is on and the script has called nothing that is compiled. `start_again`, where values were read before: does not
-    return."""
+    """If no mode of the script's own is on and it has called nothing that is compiled. `start_again`, where values were read before: does
+    not return."""
     global _late
-    if not _compiles and torch._C._len_torch_function_stack() == 0 and threading.current_thread() is threading.main_thread():
+    if not _compiles and threading.current_thread() is threading.main_thread() and _has_no_mode(torch):
         _late = start_again
         install(torch, core)
 
 
+def _has_no_mode(torch):
+    """But one of torch.set_default_device or `with torch.device`, if that may be below ours."""
+    context = _device_below()
+    modes = (torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack()))
+    return all(context is not None and isinstance(mode, context) for mode in modes)
+
+
+def _device_below():
+    """The class of these modes, where PyTorch keeps them below all others (2.6 and later)."""
+    from torch.utils._device import DeviceContext
+
+    return DeviceContext if "_len_torch_function_stack" in DeviceContext.__exit__.__code__.co_names else None
+
+
+def _put_below(real):
+    """The mode was running, and therefore not there, when ours came: it is above ours."""
+
+    def __exit__(context, *how):
+        modes = _take_off()
+        for mode in sorted(reversed(modes), key=lambda mode: not isinstance(mode, type(context))):
+            _torch._C._push_on_torch_function_stack(mode)
+        return real(context, *how)
+
+    return __exit__
+
+
+def _take_off():
+    """All modes that are on in this thread, the innermost first."""
+    return [_torch._C._pop_torch_function_stack() for _ in range(_torch._C._len_torch_function_stack())]
+
+
 def _take_mode_off():
     """In this thread; the script's own modes stay. Returns all modes that were on, the innermost first."""
-    modes = [_torch._C._pop_torch_function_stack() for _ in range(_torch._C._len_torch_function_stack())]
+    modes = _take_off()
     for mode in reversed(modes):
         if mode is not _mode:
             _torch._C._push_on_torch_function_stack(mode)
@@ -234,8 +268,7 @@ def _mode_off():
     try:
         yield
     finally:
-        for _ in range(_torch._C._len_torch_function_stack()):
-            _torch._C._pop_torch_function_stack()
+        _take_off()
         for mode in reversed(modes):
             _torch._C._push_on_torch_function_stack(mode)
 

@@ -425,6 +425,24 @@ def test_models_of_transformers_are_followed_from_the_start(gpucast):
     assert run.printed("masked") == 0
 
 
+DEFAULT_DEVICE = """
+import torch
+torch.set_default_device("cuda")
+torch.set_default_device(None)
+torch.set_default_device("cuda")
+"""
+DEFAULT_DEVICE_ENDS = """
+torch.set_default_device(None)
+assert not torch.ones(1).is_cuda
+"""
+
+
+@pytest.mark.once
+def test_a_default_device_does_not_keep_values_from_being_followed(gpucast):
+    run = gpucast(WITH_TRANSFORMERS + DEFAULT_DEVICE + MASKED + DEFAULT_DEVICE_ENDS, "--steps", "4")
+    assert run.code == 0 and run.printed("masked") == 0, run.err
+
+
 GOES_WELL = """
 import torch
 

@@ -12,6 +12,7 @@ than 1 %. OUT keeps the answers, the captures and the lines of `gpucast batch`; 
 import argparse
 import itertools
 import json
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -179,7 +180,7 @@ def table(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     jobs.add_gpucast_option(parser)
-    parser.add_argument("--python", required=True)
+    parser.add_argument("--python", required=True, type=os.path.abspath)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", choices=CASES, help="one case")
     parser.add_argument("--most", type=int, default=200, help="combinations to run by brute force (the first ones; default: 200)")

@@ -12,6 +12,7 @@ goes on.
 import argparse
 import gzip
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -141,7 +142,7 @@ def row_of(case, words, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     jobs.add_gpucast_option(parser)
-    parser.add_argument("--python", required=True)
+    parser.add_argument("--python", required=True, type=os.path.abspath)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", choices=CASES, help="one case")
     parser.add_argument("--runs", type=int, default=16, help="of each search (default: 16)")

@@ -33,7 +33,7 @@ for step in range(3):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("on_rank", "expected"), [(1, 3 / (8 + 3)), (2, 3 / (2 * 8 + 3))])
+@pytest.mark.parametrize(("on_rank", "expected"), [pytest.param(1, 3 / (8 + 3), marks=pytest.mark.slow), (2, 3 / (2 * 8 + 3))])
 def test_the_bubble_is_as_published(gpucast_bin, tmp_path, on_rank, expected):
     (tmp_path / "train.py").write_text(PIPELINE)
     words = ["run", "--gpu", "a100-80", "--world-size", "4", "--ranks", "0,1,2,3", "-o", tmp_path / "train.gpucast"]

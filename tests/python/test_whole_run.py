@@ -267,7 +267,7 @@ open("my_cache/x", "w").close()
     ("last", "message"),
     [
         ("raise ValueError('no good')", "on the card's clock the script raised ValueError: no good, after 800 optimizer steps"),
-        ("sys.exit(3)", "the script failed on the card's clock (exit code 3)"),
+        pytest.param("sys.exit(3)", "the script failed on the card's clock (exit code 3)", marks=pytest.mark.slow),
     ],
 )
 def test_a_script_that_fails_on_the_clock_has_no_time(whole_run, last, message):
@@ -280,6 +280,7 @@ def test_a_script_that_fails_on_the_clock_has_no_time(whole_run, last, message):
 # ---- once, and again ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_an_evaluation_before_the_first_epoch_happens_once(parts_of):
     first, _ = parts_of(SCRIPT.replace("for epoch", "evaluate()\nfor epoch", 1), 3, 0, seconds=0, options=("--epochs", "200"))

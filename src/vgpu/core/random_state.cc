@@ -45,8 +45,7 @@ void next_words(std::array<uint32_t, kWords>& words) {
   w[kWords - 1] = w[kShift - 1] ^ twist(w[kWords - 1], w[0]);
 }
 
-// ---- jumps
-// -------------------------------------------------------------------------------------------------------------------------------
+// ---- jumps ----------------------------------------------------------------------------------------------------
 
 // A polynomial over GF(2), twice as long as the longest remainder: bit i % 64 of word i / 64 is the coefficient of x^i.
 constexpr int kDegree = 19937;  // of the characteristic polynomial

@@ -44,9 +44,7 @@ std::vector<std::string> words_until_card(const RunSpec& spec, const char* subco
     }
   }
   words.insert(words.end(), {"gpucast", subcommand, "--gpu", spec.gpu});
-  if (spec.gpus > 0) words.insert(words.end(), {"--gpus", std::to_string(spec.gpus)});
-  if (spec.world_size > 0) words.insert(words.end(), {"--world-size", std::to_string(spec.world_size)});
-  if (!spec.ranks.empty()) words.insert(words.end(), {"--ranks", spec.ranks});
+  for (std::string& word : rank_words(spec.gpus, spec.world_size, spec.ranks)) words.push_back(std::move(word));
   return words;
 }
 

@@ -298,6 +298,14 @@ def train_script(steps=100, after_step="pass", at_end="pass"):
     return TRAIN.replace("STEPS", str(steps)).replace("# AFTER_STEP", indented).replace("# AT_END", at_end)
 
 
+# Tensors in reference cycles: freed when Python collects garbage.
+CYCLES = train_script(
+    steps=4,
+    after_step="""for _ in range(300):
+    node = type("Node", (), {})()
+    node.me, node.tensor = node, torch.empty(10_000, device="cuda")""",
+)
+
 # Starts ranks as torchrun does, without an agent; PyTorch is imported once for all of them. The first that fails ends the others.
 # Arguments: their number, more modules to import once (a,b), the script and its arguments.
 LAUNCH_RANKS = """

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Capture, processes_with, train_script
+from conftest import CYCLES, ROOT, Capture, processes_with, train_script
 
 PYTHON = sys.executable
 
@@ -62,13 +62,6 @@ def wait_for(condition, seconds=60):
 
 # ---- the same as a fresh process ---------------------------------------------------------------------------------------------------
 
-# Tensors in reference cycles: freed when Python collects garbage. Hash order is not left to chance, in neither of the two.
-CYCLES = train_script(
-    steps=4,
-    after_step="""for _ in range(300):
-    node = type("Node", (), {})()
-    node.me, node.tensor = node, torch.empty(10_000, device="cuda")""",
-)
 JOBS = {
     "mlp": ["train_mlp.py", "--hidden", "512"],
     "gpt": ["train_gpt.py", "--batch", "4", "--layers", "2", "--width", "128", "--heads", "4", "--sequence", "128"],
@@ -116,7 +109,7 @@ def history(capture):
 @pytest.mark.slow
 def test_captures_equal_those_of_fresh_processes(batch, gpucast_bin, tmp_path):
     (tmp_path / "cycles.py").write_text(CYCLES)
-    environment = {"PYTHONHASHSEED": "0"}
+    environment = {"PYTHONHASHSEED": "0"}  # hash order is not left to chance, in neither of the two
     jobs = []
     for name, (script, *arguments) in JOBS.items():
         path = script if name == "cycles" else str(ROOT / "examples" / script)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import Capture
+from conftest import CYCLES, Capture
 
 LOOP = """
 import collections
@@ -48,31 +48,16 @@ def test_outputs_in_a_list_grow(gpucast):
     assert growth["oom_step"] > 1000 and growth["oom_step_exact"]
 
 
-ENDS = """
-import torch
-
-model = torch.nn.Linear(256, 256).cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(4):
-    out = model(torch.randn(64, 256, device="cuda"))
-    out.sum().backward()
-    optimizer.step()
-    for _ in range(300):
-        node = type("Node", (), {})()
-        node.me, node.tensor = node, torch.empty(10_000, device="cuda")
-"""
-
-
 @pytest.mark.once
 def test_a_script_that_has_ended_still_has_its_lines(gpucast_bin, tmp_path):
     """In a process of its own: there Python deletes the name of the script's file at the end."""
-    (tmp_path / "ends.py").write_text(ENDS)
+    (tmp_path / "ends.py").write_text(CYCLES)
     capture = tmp_path / "ends.gpucast"
     command = [gpucast_bin, "run", "--steps", "5", "-o", str(capture), "--", sys.executable, "ends.py"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=240)
     (record,) = (line for line in Capture(capture).lines if isinstance(line, dict) and line.get("record") == "holders")
     (holder,) = (holder for holder in record["holders"] if holder["name"] == "node.tensor")
-    line = next(number for number, text in enumerate(ENDS.splitlines(), 1) if "node.tensor" in text)
+    line = next(number for number, text in enumerate(CYCLES.splitlines(), 1) if "node.tensor" in text)
     assert [kept.rpartition(":")[2] for kept in holder["kept_at"]] == [str(line)]
 
 

@@ -122,6 +122,7 @@ class _Feed:
         self._iterator = None
 
     def __iter__(self):
+        fresh = False  # the last run may have taken the last batch
         while True:
             if self._iterator is None:
                 self._iterator = iter(self._source)

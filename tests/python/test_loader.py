@@ -187,6 +187,14 @@ def test_loaders_of_all_kinds(gpucast_bin, tmp_path, setup, loader, said):
 
 
 @pytest.mark.once
+def test_a_measurement_may_take_the_last_batch(gpucast_bin, tmp_path):
+    setup = "class Quick(Dataset):\n    def __len__(self):\n        return 2000\n    def __getitem__(self, i):\n        return torch.zeros(64), 1\n"
+    record = record_of(capture_of(gpucast_bin, tmp_path, setup, "DataLoader(Quick(), batch_size=1)"))
+    assert record["said"] == []
+    assert [run["workers"] for run in record["measured"]] == [0, 1, 2]
+
+
+@pytest.mark.once
 def test_scripts_without_a_loader_say_so(gpucast_bin, tmp_path):
     data = "[(torch.zeros(4, 64), torch.zeros(4, dtype=torch.long))] * 5"
     capture = capture_of(gpucast_bin, tmp_path, loader=data)

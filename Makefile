@@ -65,8 +65,8 @@ test-cpp:
 	@$(MAKE) --no-print-directory sanitize SANITIZERS=asan
 
 test-python: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 --dist loadscope --durations=10 -m "not once and not slow"
-	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 2 --dist loadscope --durations=10 -m "not slow"
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 3 --dist loadscope --durations=10 -m "not once and not slow"
+	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_NEW)/bin/python -m pytest -n 3 --dist loadscope --durations=10 -m "not slow"
 
 test-slow: build $(ENV_NEW)/.ready $(ENV_OLD)/.ready
 	GPUCAST_BIN=$(CURDIR)/$(GPUCAST) $(ENV_OLD)/bin/python -m pytest -n 2 -m "slow and not once"

@@ -198,6 +198,7 @@ sys.exit(3)
 """
 
 
+@pytest.mark.once
 def test_libraries_are_imported_once(batch, tmp_path):
     for name, text in LIBRARY.items():
         (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -224,6 +224,7 @@ for most in (3, 65536):
     assert many > 1.4 * few, (few, many)  # each row that is read comes from memory
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("made", NUMBERS)
 def test_numbers_made_by_compiled_code_are_known(gpucast_bin, tmp_path, made):
     (tmp_path / "loops.py").write_text(NUMBERS[made] + LOOPS)

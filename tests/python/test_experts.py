@@ -7,7 +7,7 @@ import pytest
 
 from eval.values import routing
 
-TOKENS, ROUNDS = 256, 10
+TOKENS, ROUNDS = 256, 5
 
 # Router's masks in other forms: (the scores' mask, indices that may be chosen).
 MASKS = """

@@ -107,7 +107,11 @@ for step in range(100):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("waits", ["dist.all_gather_object([None] * 2, step)", "time.sleep(0.1 * rank)"], ids=["in step", "one is slow"])
+@pytest.mark.parametrize(
+    "waits",
+    [pytest.param("dist.all_gather_object([None] * 2, step)", marks=pytest.mark.slow), "time.sleep(0.1 * rank)"],
+    ids=["in step", "one is slow"],
+)
 def test_ranks_end_behind_the_same_step(gpucast, waits):
     script = """
 import time, torch, torch.distributed as dist

@@ -74,6 +74,7 @@ def test_a_thousand_ranks(gpucast):
     assert run.report["environment"]["world_size"] == 1000 and run.printed("sum998") == 999 * 1000
 
 
+@pytest.mark.once
 def test_a_rank_that_comes_late(gpucast):
     """Megatron's first rank compiles while the others wait; and a group whose first rank is simulated waits for nobody."""
     script = """

@@ -123,6 +123,7 @@ def test_the_text_gives_advice_in_numbers(gpucast_bin, sleeping):
     assert again["loader"]["workers"] == enough
 
 
+@pytest.mark.once
 def test_a_disk_is_added_to_what_memory_gave(gpucast_bin, tmp_path):
     files = "import pathlib\nfor i in range(200): pathlib.Path(f'{i}.bin').write_bytes(bytes(100_000))\n"
     reads = "class Files(Dataset):\n    def __len__(self):\n        return 200\n    def __getitem__(self, i):\n"

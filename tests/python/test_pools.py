@@ -124,6 +124,7 @@ def test_a_replay_does_what_was_recorded(gpucast, name):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_a_replay_of_compiled_code_with_graphs(gpucast):
     run = gpucast(HEAD + COMPILED, "--until-end")
     assert run.code == 0, run.err

@@ -535,6 +535,7 @@ def test_reader_of_the_report_goes_away(gpucast, gpucast_bin, leaves_nothing):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_timeout(gpucast):
     script = train_script(steps=1, at_end="import time; time.sleep(1000)")
     started = time.monotonic()

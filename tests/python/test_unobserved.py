@@ -20,6 +20,7 @@ open("end", "w").close()
 """
 
 
+@pytest.mark.once
 def test_their_times_are_the_only_trace(gpucast, tmp_path):
     with_more = gpucast(SCRIPT.format(steps=100, after="print('[after]', flush=True)"), fresh=True)
     ends = gpucast(SCRIPT.format(steps=3, after="pass"), fresh=True)

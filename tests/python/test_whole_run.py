@@ -82,6 +82,7 @@ def parts(run):
     return {part["name"]: part for part in run["parts"]}
 
 
+@pytest.mark.once
 def test_epochs_and_evaluations_are_counted(whole_run, tmp_path):
     done, run = whole_run(SCRIPT, 3, 0)
     assert done.returncode == 0, done.stderr

@@ -77,6 +77,12 @@ TEST(TextWriter, BreaksAWordWithoutParts) {
   EXPECT_EQ(out.take(), std::string(kColumns, 'a') + "\na\n");
 }
 
+TEST(TextWriter, BeginsNoLineWithAComma) {
+  TextWriter out;
+  out.wrapped("", std::string(kColumns, 'a') + ", b");
+  EXPECT_EQ(out.take(), std::string(kColumns, 'a') + ",\nb\n");
+}
+
 TEST(TextReport, VerdictFirstAndNoColourUnlessAsked) {
   Prediction p = example();
   EXPECT_EQ(text_report(p, {}).rfind("FITS on rtx3060 (NVIDIA GeForce RTX 3060, 11.76 GiB)\n", 0), 0u);

@@ -23,6 +23,7 @@ size_t bytes_of(std::string_view text, size_t columns) {
 // As much of a word as a line has room for, if possible up to the end of a name: `layers.0.` of `layers.0.attention`.
 std::string_view beginning(std::string_view word, size_t room) {
   const std::string_view out = word.substr(0, std::max<size_t>(1, bytes_of(word, room)));
+  if (word.substr(out.size()) == ",") return word;  // no line begins with a comma
   const size_t end = out.find_last_of("./,:=_-");
   return end == std::string_view::npos || end < out.size() / 2 ? out : out.substr(0, end + 1);
 }

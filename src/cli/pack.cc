@@ -20,6 +20,7 @@
 #include "src/pack/contention.h"
 #include "src/pack/policy.h"
 #include "src/pack/simulate.h"
+#include "src/pack/ways_to_share.h"
 #include "src/report/pack/pack_manifest.h"
 #include "src/report/pack/pack_report.h"
 
@@ -36,20 +37,24 @@ struct PackCommand {
   int64_t seed = 0, steps = 1000;
 };
 
-// Starts all jobs at once on the only card.
+// A few jobs that may all be on the only card at once.
+bool may_be_together(const std::vector<pack::Job>& jobs, const pack::Cluster& cluster) {
+  const auto runs_there = [&](const pack::Job& job) { return job.cards == 1 && job.figures_on(cluster.types.front().id); };
+  return cluster.cards.size() == 1 && jobs.size() >= 2 && jobs.size() <= kMostTogether && std::ranges::all_of(jobs, runs_there);
+}
+
+// Starts them there at once. Without MIG, whose slices keep jobs apart.
 std::optional<Together> together_of(const std::vector<pack::Job>& jobs, const pack::Cluster& cluster,
                                     const pack::PackConstants& constants) {
-  if (cluster.cards.size() != 1 || jobs.size() < 2 || jobs.size() > kMostTogether || cluster.mode == pack::SharingMode::mig)
-    return std::nullopt;
+  if (!may_be_together(jobs, cluster) || cluster.mode == pack::SharingMode::mig) return std::nullopt;
   const Gpu& gpu = cluster.types.front();
   Together out;
   out.capacity_bytes = static_cast<int64_t>(gpu.total_memory_bytes);
   std::vector<pack::KernelMix> mixes;
   for (const pack::Job& job : jobs) {
-    const pack::Figures* figures = job.figures_on(gpu.id);
-    if (!figures || job.cards > 1) return std::nullopt;
-    out.request_bytes += figures->request_bytes;
-    mixes.push_back(kernel_mix_of(*figures));
+    const pack::Figures& figures = *job.figures_on(gpu.id);
+    out.request_bytes += figures.request_bytes;
+    mixes.push_back(kernel_mix_of(figures));
   }
   for (size_t i = 0; i < mixes.size(); ++i)
     for (size_t k = i + 1; k < mixes.size(); ++k)
@@ -86,8 +91,17 @@ int run_pack(const PackCommand& options) {
   if (!options.best.empty()) best = pack::best_plan(jobs.jobs, cluster, wanted, pack::find_goal(options.best));
   const pack::Plan plan = best ? best->plan : pack::simulate(jobs.jobs, cluster, wanted);
   const std::optional<Together> together = together_of(jobs.jobs, cluster, wanted.constants);
-  const PackReport report = {jobs.jobs, cluster, plan, wanted.constants, together ? &*together : nullptr, best ? &*best : nullptr,
-                             jobs.notes};
+  std::vector<pack::WayToShare> ways;
+  if (may_be_together(jobs.jobs, cluster)) ways = pack::ways_to_share(jobs.jobs, cluster.types.front(), wanted.constants);
+  if (std::ranges::none_of(ways, [](const pack::WayToShare& way) { return way.problem.empty(); })) ways.clear();
+  const PackReport report = {.jobs = jobs.jobs,
+                             .cluster = cluster,
+                             .plan = plan,
+                             .constants = wanted.constants,
+                             .together = together ? &*together : nullptr,
+                             .best = best ? &*best : nullptr,
+                             .ways = std::move(ways),
+                             .notes = jobs.notes};
   if (manifest)
     std::fputs(manifest->write(report, options.manifest).c_str(), out.get());
   else if (options.format == "json")

@@ -25,6 +25,7 @@ constexpr const char* kStyle = R"(
 @media (prefers-color-scheme: dark) { :root { --ink: #edeef0; --soft: #a7adb6; --line: #34383e; --paper: #16181b; --sat: 38%; --light: 36%; --bad: #ff8f8f; } }
 body { margin: 24px; background: var(--paper); color: var(--ink); font: 14px/1.45 system-ui, sans-serif; }
 h1 { font-size: 19px; margin: 0 0 4px; }
+h2 { font-size: 15px; margin: 20px 0 2px; }
 p { margin: 4px 0; color: var(--soft); }
 .bad { color: var(--bad); }
 dl { display: grid; grid-template-columns: max-content max-content max-content max-content; gap: 2px 16px; margin: 12px 0; }
@@ -147,6 +148,51 @@ std::string gantt(const PackReport& report, std::string* left_out) {
                      y, axis, rows);
 }
 
+// The progress of all jobs in each mode, one mode below the other: a job's part of a bar is its speed, where 1 is alone on the card.
+std::string ways_picture(const PackReport& report) {
+  constexpr double kBar = 26, kPerJob = 300;
+  const double end = kLeft + kPerJob * static_cast<double>(report.jobs.size());
+  std::string svg;
+  double y = kTop;
+  for (const pack::WayToShare& way : report.ways) {
+    fmt::format_to(std::back_inserter(svg), "<text x=\"0\" y=\"{:.1f}\">{}</text>\n", y + 16, pack::sharing_mode_name(way.mode));
+    double x = kLeft;
+    for (size_t i = 0; i < way.slowdowns.size(); ++i) {
+      const pack::Slowdown& slower = way.slowdowns[i];
+      const double width = kPerJob / slower.expected;
+      const std::string name = html_escaped(report.jobs[i].name), limit = way.limits.empty() ? "" : fmt::format(", {}", way.limits[i]);
+      const std::string slower_text = fmt::format("{:.2f} x", slower.expected);
+      // The longest label that the part has room for.
+      std::string label;
+      for (const std::string& one : {fmt::format("{}: {}{}", name, slower_text, limit), slower_text + limit, slower_text})
+        if (label.empty() && static_cast<double>(one.size()) * 6.2 < width - 6) label = one;
+      fmt::format_to(std::back_inserter(svg),
+                     "<g><title>{}\n{:.2f} times as long as alone, 90 % between {:.2f} and {:.2f}{}</title>"
+                     "<rect class=\"job\" style=\"--hue:{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" rx=\"2\"/>",
+                     name, slower.expected, slower.low, slower.high, limit, (i * 137) % 360, x, y, width, kBar - 4);
+      fmt::format_to(std::back_inserter(svg), "<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", x + 4, y + 15, label);
+      svg += "</g>\n";
+      x += width;
+    }
+    const std::string sum = way.problem.empty() ? fmt::format("{:.2f}", way.progress) : html_escaped(way.problem);
+    fmt::format_to(std::back_inserter(svg), "<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x + 6, y + 16, sum);
+    y += kBar + kGap;
+  }
+  std::string axis;
+  for (size_t jobs = 0; jobs <= report.jobs.size(); ++jobs)
+    fmt::format_to(
+        std::back_inserter(axis),
+        "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\"/><text class=\"axis\" x=\"{0:.1f}\" y=\"14\" "
+        "text-anchor=\"middle\">{3}</text>\n",
+        kLeft + kPerJob * static_cast<double>(jobs), kTop - 8, y, jobs);
+  return fmt::format(
+      "<h2>All jobs at once, by the way to share the card</h2>\n<p>The length of a job's part is its speed: 1 is alone on the card. What "
+      "is "
+      "longer in all does more work in the same time.</p>\n<svg class=\"ways\" viewBox=\"0 0 {:.0f} {:.0f}\" style=\"max-width: {:.0f}px\" "
+      "role=\"img\" aria-label=\"progress of the jobs by mode\">\n{}{}</svg>\n<h2>The plan</h2>\n",
+      end + 60, y, end + 60, axis, svg);
+}
+
 }  // namespace
 
 std::string pack_html(const PackReport& report) {
@@ -188,9 +234,9 @@ std::string pack_html(const PackReport& report) {
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
       "<title>gpucast pack</title><style>{}</style></head><body>\n<h1>{}</h1>\n<p>{}, policy {}{}: {}. A red border: more than 1.5 times "
       "as "
-      "long as alone.</p>\n{}<dl>{}</dl>\n{}</body></html>\n",
+      "long as alone.</p>\n{}<dl>{}</dl>\n{}{}</body></html>\n",
       kStyle, cards, pack::sharing_mode_name(plan.mode), plan.policy, plan.fair ? ", fair" : "",
-      html_escaped(pack::find_policy(plan.policy).rule), lost, facts, picture);
+      html_escaped(pack::find_policy(plan.policy).rule), lost, facts, report.ways.empty() ? "" : ways_picture(report), picture);
 }
 
 }  // namespace gpucast

@@ -101,6 +101,22 @@ Json together_json(const PackReport& report) {
           {"pairs", pairs}};
 }
 
+Json ways_json(const PackReport& report) {
+  Json out = Json::array();
+  for (const pack::WayToShare& way : report.ways) {
+    Json jobs = Json::array();
+    for (size_t i = 0; i < way.slowdowns.size(); ++i) {
+      Json job = {{"name", report.jobs[i].name}, {"slowdown", slowdown_json(way.slowdowns[i])}};
+      if (!way.limits.empty()) job["limit"] = way.limits[i];
+      jobs.push_back(job);
+    }
+    Json one = {{"mode", pack::sharing_mode_name(way.mode)}, {"progress", way.progress}, {"jobs", jobs}};
+    if (!way.problem.empty()) one["problem"] = way.problem;
+    out.push_back(one);
+  }
+  return out;
+}
+
 Json best_json(const pack::BestPlan& best) {
   Json tried = Json::array();
   for (const pack::TriedPlan& plan : best.tried)
@@ -159,6 +175,7 @@ Json summary_json(const PackReport& report) {
               {"notes", report.notes}};
   if (report.best) out["best"] = best_json(*report.best);
   if (report.together) out["together"] = together_json(report);
+  if (!report.ways.empty()) out["ways"] = ways_json(report);
   return out;
 }
 

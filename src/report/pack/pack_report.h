@@ -12,6 +12,7 @@
 #include "src/pack/interference.h"
 #include "src/pack/job.h"
 #include "src/pack/plan.h"
+#include "src/pack/ways_to_share.h"
 
 namespace gpucast {
 
@@ -36,6 +37,7 @@ struct PackReport {
   const pack::PackConstants& constants;
   const Together* together = nullptr;
   const pack::BestPlan* best = nullptr;  // of --best: the other plans that were tried
+  std::vector<pack::WayToShare> ways;    // two to eight jobs on one card that some way can hold; else empty
   std::vector<std::string> notes;
 };
 

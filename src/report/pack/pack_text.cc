@@ -133,6 +133,20 @@ void write_together(TextWriter& out, const PackReport& report) {
   out.line();
 }
 
+void write_ways(TextWriter& out, const PackReport& report) {
+  out.line(out.bold(fmt::format("{:<14}{:>10}  {}", "shared by", "progress", "how slow each job gets, and what it may use")));
+  for (const pack::WayToShare& way : report.ways) {
+    std::string jobs = way.problem;
+    for (size_t i = 0; i < way.slowdowns.size(); ++i)
+      jobs += fmt::format("{}{} {:.2f} x{}", i == 0 ? "" : ", ", cut_end(printable(report.jobs[i].name), 20), way.slowdowns[i].expected,
+                          way.limits.empty() ? "" : fmt::format(" ({})", way.limits[i]));
+    const std::string progress = way.problem.empty() ? fmt::format("{:.2f}", way.progress) : "-";
+    out.wrapped(fmt::format("{:<14}{:>10}  ", pack::sharing_mode_name(way.mode), progress), jobs);
+  }
+  out.line("  progress: of all jobs together while they share the card; 1 is one job alone");
+  out.line();
+}
+
 void write_jobs(TextWriter& out, const PackReport& report) {
   out.line();
   out.line(out.bold(fmt::format("{:<24}{:<14}{:>12}{:>12}{:>8}  {}", "job", "card", "start", "end", "slower", "why")));
@@ -182,6 +196,7 @@ std::string pack_text(const PackReport& report, bool colour) {
   TextWriter out(colour);
   const pack::Plan& plan = report.plan;
   if (report.together) write_together(out, report);
+  if (!report.ways.empty()) write_ways(out, report);
   const int64_t all = static_cast<int64_t>(report.jobs.size());
   out.line(out.bold(fmt::format("{} of {} jobs done in {} on {} ({}, policy {}{})", plan.finished, all,
                                 span_text(static_cast<double>(plan.makespan_ns)), cards_of(report), pack::sharing_mode_name(plan.mode),

@@ -10,6 +10,7 @@
 #include "gpucast/error.h"
 #include "src/base/bytes.h"
 #include "src/base/json.h"
+#include "src/base/with_spaces.h"
 #include "src/ledger/ledger_constants.h"
 
 namespace gpucast {
@@ -106,12 +107,8 @@ CalibratedRange calibrated_range(JobClass job_class, const Gpu& gpu, int64_t res
     out.rows = fmt::format("assumed, no run was measured: {}", row.rows_of);
     return out;
   }
-  const auto words = [](std::string name) {
-    std::replace(name.begin(), name.end(), '_', ' ');
-    return name;
-  };
-  const std::string stands_for = row.rows_of == row.name ? "" : fmt::format(", too few of {}", words(row.name));
-  out.rows = fmt::format("{} measured runs of {} models ({}{})", row.rows, row.models, words(row.rows_of), stands_for);
+  const std::string stands_for = row.rows_of == row.name ? "" : fmt::format(", too few of {}", with_spaces(row.name));
+  out.rows = fmt::format("{} measured runs of {} models ({}{})", row.rows, row.models, with_spaces(row.rows_of), stands_for);
   out.beyond_worst = confidence > static_cast<double>(row.rows) / static_cast<double>(row.rows + 1);
   return out;
 }

@@ -8,6 +8,7 @@
 
 #include "gpucast/report.h"
 #include "src/base/bytes.h"
+#include "src/base/with_spaces.h"
 #include "src/report/text_writer.h"
 
 namespace gpucast {

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "src/base/bytes.h"
+#include "src/base/with_spaces.h"
 #include "src/report/diff_reports.h"
 #include "src/report/markdown_text.h"
 #include "src/report/text_writer.h"

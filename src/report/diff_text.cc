@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "src/base/bytes.h"
+#include "src/base/with_spaces.h"
 #include "src/report/diff_reports.h"
 #include "src/report/folded_layers.h"
 #include "src/report/text_writer.h"

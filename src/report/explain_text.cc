@@ -11,6 +11,7 @@
 #include "gpucast/explain.h"
 #include "src/base/bytes.h"
 #include "src/base/command_words.h"
+#include "src/base/with_spaces.h"
 #include "src/report/growth_text.h"
 #include "src/report/text_writer.h"
 #include "src/report/user_frame.h"

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <bit>
 #include <map>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "gpucast/error.h"
 #include "src/base/alloc_conf.h"
+#include "src/base/with_spaces.h"
 #include "src/predict/segments_at_end.h"
 
 namespace gpucast {
@@ -200,9 +200,7 @@ class SnapshotWriter {
   // "activations: forward, step 2, in fc1 (Linear), by aten::addmm", "parameters: model_to_device, in fc1 (Linear), fc1.weight"
   std::string explanation(size_t block) const {
     const BlockAttribution& a = attribution_.blocks[block];
-    std::string text = category_name(a.category);
-    std::replace(text.begin(), text.end(), '_', ' ');
-    text += fmt::format(": {}", phase_name(a.phase));
+    std::string text = fmt::format("{}: {}", with_spaces(category_name(a.category)), phase_name(a.phase));
     if (a.step > 0) text += fmt::format(", step {}", a.step);
     const std::string module = module_label(trace_, a.module);
     if (!module.empty()) text += ", in " + module;

@@ -12,6 +12,7 @@
 #include "gpucast/report.h"
 #include "src/base/bytes.h"
 #include "src/base/command_words.h"
+#include "src/base/with_spaces.h"
 #include "src/report/growth_text.h"
 #include "src/report/next_command.h"
 #include "src/report/text_writer.h"
@@ -122,9 +123,7 @@ void write_categories(const Prediction& p, TextWriter* out) {
   std::stable_sort(lines.begin(), lines.end(), [](const CategoryLine& a, const CategoryLine& b) { return a.bytes > b.bytes; });
   for (const CategoryLine& line : lines) {
     const double share = static_cast<double>(line.bytes) / static_cast<double>(p.peak_allocated.bytes);
-    std::string name = line.name;
-    std::replace(name.begin(), name.end(), '_', ' ');
-    out->line(fmt::format("  {:<42}{:>14}  {:>5.1f} %  {}", name, format_mib(line.bytes), 100 * share,
+    out->line(fmt::format("  {:<42}{:>14}  {:>5.1f} %  {}", with_spaces(line.name), format_mib(line.bytes), 100 * share,
                           std::string(static_cast<size_t>(std::lround(share * 24)), '#')));
   }
   out->line(fmt::format("  {:<42}{:>14}", "free, but reserved", format_mib(p.free_but_reserved_bytes)));
@@ -191,9 +190,7 @@ void write_ranks(const Prediction& p, TextWriter* out) {
   }
   std::string differences;
   for (const CategoryDifference& difference : p.ranks->differences) {
-    std::string name = difference.name;
-    std::replace(name.begin(), name.end(), '_', ' ');
-    differences += fmt::format("{}{} {}{}", differences.empty() ? "" : ", ", name, difference.bytes > 0 ? "+" : "-",
+    differences += fmt::format("{}{} {}{}", differences.empty() ? "" : ", ", with_spaces(difference.name), difference.bytes > 0 ? "+" : "-",
                                format_mib(std::abs(difference.bytes)));
   }
   if (!differences.empty())

@@ -113,11 +113,6 @@ size_t width(std::string_view text) {
   return columns;
 }
 
-std::string with_spaces(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::string cut_end(std::string_view text, size_t columns) {

@@ -54,7 +54,6 @@ std::string rate_text(double per_s);
 
 // "82.4 %"
 std::string percent(double share);
-std::string with_spaces(std::string name);  // "model_to_device": "model to device"
 
 // A number of MiB without the unit, for columns with the unit in their heading.
 std::string mib(int64_t bytes, int digits = 2);

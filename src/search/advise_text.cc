@@ -9,6 +9,7 @@
 #include "gpucast/advise.h"
 #include "src/base/bytes.h"
 #include "src/base/command_words.h"
+#include "src/base/with_spaces.h"
 #include "src/report/text_writer.h"
 
 namespace gpucast {

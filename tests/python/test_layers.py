@@ -145,3 +145,14 @@ def imports_of_package(folder):
 @pytest.mark.once
 def test_the_api_has_no_circle():
     assert circles(imports_of_package(ROOT / "python/api/gpucast")) == set()
+
+
+# Functions that glibc has since 2.18 or later. The wheel is built for 2.17, which `make wheel` alone would show.
+NEWER_THAN_THE_WHEEL = """close_range copy_file_range explicit_bzero getrandom gettid memfd_create mlock2 pidfd_open preadv2 pwritev2 reallocarray
+renameat2 statx strerrorname_np"""
+
+
+def test_sources_compile_for_the_wheels_glibc():
+    call = re.compile(rf"(?<![\w:.>])(?:::)?({'|'.join(NEWER_THAN_THE_WHEEL.split())})\(")
+    calls = [f"{path}: {name}" for path, _ in source_files() for name in call.findall((ROOT / path).read_text(encoding="utf-8"))]
+    assert calls == []

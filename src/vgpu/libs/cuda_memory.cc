@@ -1,5 +1,6 @@
 // CUDA driver: memory, virtual memory management, copies, pools, pointers.
-#include <sys/mman.h>
+#include <linux/memfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -135,7 +136,7 @@ CUDA_API int cuMemExportToShareableHandle(void* shareable, uint64_t handle, int 
   const uint64_t size_bytes = physical_size_of(handle);
   if (shareable == nullptr || size_bytes == 0) return kInvalidValue;
   if (type != kFileDescriptor) return kNotPermitted;
-  const int file = memfd_create("gpucast-memory", MFD_CLOEXEC);
+  const auto file = static_cast<int>(syscall(SYS_memfd_create, "gpucast-memory", MFD_CLOEXEC));  // glibc has a name for it since 2.27
   if (file < 0 || write(file, &size_bytes, sizeof size_bytes) != sizeof size_bytes) return kOutOfMemory;
   *static_cast<int*>(shareable) = file;
   return kSuccess;

@@ -130,7 +130,21 @@ def test_licences_are_inside():
         files = [name for name in wheel.namelist() if not name.endswith("/")]
         texts = {Path(name).name: wheel.read(name) for name in files if ".dist-info/licenses/" in name}
         installed = {name.split(".data/data/")[1] for name in files if ".data/data/" in name}
-    third_party = ["CLI11", "fmt", "libcxx", "libcxxabi", "libunwind", "nlohmann-json", "simdjson", "uPlot", "zig", "zlib"]
+    third_party = [
+        "CLI11",
+        "fmt",
+        "libcxx",
+        "libcxxabi",
+        "libunwind",
+        "lz4",
+        "nlohmann-json",
+        "simdjson",
+        "tomlplusplus",
+        "uPlot",
+        "zig",
+        "zlib",
+        "zstd",
+    ]
     assert sorted(texts) == sorted(["LICENSE", *(f"{name}.txt" for name in third_party)])
     assert all(b"opyright" in text for text in texts.values())
     # Nothing outside the command's own folder: it would lie in every user's environment.

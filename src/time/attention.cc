@@ -16,24 +16,38 @@ double padded_width(double width, int capability) {
   return round_up(width, 512);
 }
 
-// The number of scores, over heads and queries. A causal mask leaves half of them, a window leaves a band; blocks on the edge count wholly.
-double keys_per_query(const AttentionShape& shape, double block) {
-  const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
-  double seen = keys;
-  if (shape.causal) seen = std::min(keys, std::max(keys - queries / 2, keys / 2) + block / 2);
-  if (shape.window > 0) seen = std::min(seen, static_cast<double>(shape.window) + block / 2);
-  return round_up(seen, 32);
+HeadWidth head_width(double width) {
+  return width <= 64    ? HeadWidth::narrow
+         : width <= 128 ? HeadWidth::middle
+         : width <= 192 ? HeadWidth::wide
+         : width <= 256 ? HeadWidth::wider
+                        : HeadWidth::widest;
 }
 
-// The keys that a block sees at most.
-double most_keys(const AttentionShape& shape, double block) {
-  const auto keys = static_cast<double>(shape.keys);
-  return round_up(shape.window > 0 ? std::min(keys, static_cast<double>(shape.window) + block) : keys, 32);
+struct Keys {
+  double mean, most;  // of the blocks of queries
+};
+
+// The keys that a block of `together` queries sees. A causal mask leaves half of them. The first query's window and the last one's are a
+// block apart, and the first blocks see less than a window. Blocks on an edge count wholly. `outside`: the part of the other keys that is
+// computed, too.
+Keys keys_of_block(const AttentionShape& shape, double together, double outside) {
+  const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys),
+             window = static_cast<double>(shape.window);
+  double mean = shape.causal ? std::min(keys, std::max(keys - queries / 2, keys / 2) + together / 2) : keys;
+  double most = keys;
+  if (shape.window > 0 && window + together < keys) {
+    const double before = shape.causal && queries == keys ? (window / together + 1) * window / 2 / std::ceil(queries / together) : 0;
+    const double seen = std::min(mean, window + together - before);
+    mean = seen + outside * (mean - seen);
+    most = window + together + outside * (keys - window - together);
+  }
+  return {round_up(mean, 32), round_up(most, 32)};
 }
 
 // The constants of a kernel: PyTorch's own, or others.
 struct Kernel {
-  double efficiency, softmax_cycles, block_cycles, alone, wave_smoothing, l2_bytes_per_cycle, dram_fraction, overlap;
+  double efficiency, softmax_cycles, block_cycles, alone, wave_smoothing, l2_bytes_per_cycle, l2_full, l2_none, dram_fraction, overlap;
 };
 
 // Kernels for wider heads have less space for their blocks.
@@ -47,28 +61,35 @@ Kernel own_kernel(const AttentionConstants& c, AttentionKernel which, bool backw
           .alone = 0,
           .wave_smoothing = own.wave_smoothing,
           .l2_bytes_per_cycle = own.l2_bytes_per_cycle,
+          .l2_full = 0.5,
+          .l2_none = 1,
           .dram_fraction = 1,
           .overlap = 0};
 }
 
-Kernel other_kernel(const AttentionConstants& c, bool prefill, bool backward, double width) {
-  const double of_width = width <= 64    ? c.narrow_efficiency
-                          : width <= 128 ? 1
-                          : width <= 192 ? c.wide_efficiency * (prefill ? c.prefill_wide_efficiency : 1)
-                          : width <= 256 ? c.wider_efficiency
-                                         : c.widest_efficiency;
+Kernel other_kernel(const AttentionConstants& c, const AttentionShape& shape, bool backward, HeadWidth width) {
+  double of_width = c.width[width].efficiency;
+  if (shape.prefill && width == HeadWidth::wide) of_width *= c.prefill_wide_efficiency;
+  if (shape.prefill && shape.window > 0) of_width *= c.width[width].window_efficiency;
   return {.efficiency = (backward ? c.backward_efficiency : c.efficiency) * of_width,
           .softmax_cycles = c.softmax_cycles,
           .block_cycles = c.block_cycles,
-          .alone = c.alone,
+          .alone = c.width[width].alone,
           .wave_smoothing = c.wave_smoothing,
           .l2_bytes_per_cycle = c.l2_bytes_per_cycle,
+          .l2_full = c.l2_full,
+          .l2_none = c.l2_none,
           .dram_fraction = c.dram_fraction,
           .overlap = c.overlap};
 }
 
-// A serving framework's cache has pages of this many keys, which its kernels read as a whole.
+// A serving framework's cache has pages of this many keys, which Hopper's kernels read as a whole.
 constexpr double kPageKeys = 64;
+
+// Heads of several queries share keys and values. Hopper's kernels (FlashAttention-3) put queries of all of them into one block.
+bool packs_heads(const AttentionShape& shape, const CardRates& card) {
+  return card.capability == 90 && shape.kernel == AttentionKernel::any && shape.kv_heads > 0 && shape.kv_heads < shape.heads;
+}
 
 }  // namespace
 
@@ -79,34 +100,43 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const AttentionConstants& c = card.attention[operation.precision];
   const bool backward = shape.pass != Pass::forward;
   const double cycle_ns = 1e9 / card.clock_hz;
-  const double floor_ns = shape.prefill ? c.prefill_cycles * cycle_ns : card.launch_ns * static_cast<double>(operation.launches);
   const auto head_dim = static_cast<double>(shape.head_dim);
   const double value_dim = shape.value_dim > 0 ? static_cast<double>(shape.value_dim) : head_dim;
   const double width = std::max(head_dim, value_dim);
+  const HeadWidthConstants& of_width = c.width[head_width(width)];
+  const bool in_window = shape.window > 0;
+  const double floor_ns = shape.prefill ? of_width.cycles * (in_window ? of_width.window_cycles : 1) * cycle_ns
+                                        : card.launch_ns * static_cast<double>(operation.launches);
   const double padded = padded_width(width, card.capability);
   const bool own = shape.kernel != AttentionKernel::any;
-  const Kernel kernel = own ? own_kernel(c, shape.kernel, backward, width) : other_kernel(c, shape.prefill, backward, width);
+  const Kernel kernel = own ? own_kernel(c, shape.kernel, backward, width) : other_kernel(c, shape, backward, head_width(width));
   const double block = width <= 128 || (card.capability >= 90 && !own) ? 128 : 64;
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
-  const double heads = static_cast<double>(shape.batch) * static_cast<double>(shape.heads);
-  const double waves = heads * std::ceil(queries / block) / card.multiprocessors;
+  const auto batch = static_cast<double>(shape.batch);
+  const double heads = batch * static_cast<double>(shape.heads);
+  const double kv_heads = batch * static_cast<double>(std::max<int64_t>(1, shape.kv_heads));
+  double blocks = heads * std::ceil(queries / block), together = block;
+  if (packs_heads(shape, card) && kv_heads * std::ceil(queries * (heads / kv_heads) / block) < blocks) {
+    blocks = kv_heads * std::ceil(queries * (heads / kv_heads) / block);
+    together = block * kv_heads / heads;
+  }
+  const double waves = blocks / card.multiprocessors;
   if (waves == 0 || keys == 0 || width == 0) return {floor_ns, Bound::launch};
   const double taken = (1 - kernel.wave_smoothing) * std::ceil(waves) + kernel.wave_smoothing * std::max(waves, 1.0);
+  const Keys seen = keys_of_block(shape, together, shape.prefill ? of_width.window_outside : 0);
 
   const double products = backward ? 5 : 2;  // and the softmax half as many times
   const double key_ns =
       1e9 * products * 2 * block * padded / (card.sustained_flop_per_s[operation.precision] / card.multiprocessors * kernel.efficiency) +
       products / 2 * kernel.softmax_cycles * block / 128 * cycle_ns;
   const double block_ns = kernel.block_cycles * (own ? 1 : padded / 128) * cycle_ns;
-  const double compute_ns =
-      std::max(taken * (keys_per_query(shape, block) * key_ns + block_ns), kernel.alone * most_keys(shape, block) * key_ns + block_ns);
+  const double compute_ns = std::max(taken * (seen.mean * key_ns + block_ns), kernel.alone * seen.most * key_ns + block_ns);
 
   // Queries and the result, keys and values; backward also reads and writes the gradient of each.
   const double element = operation.element_bytes;
-  const double kv_heads = static_cast<double>(shape.batch) * static_cast<double>(std::max<int64_t>(1, shape.kv_heads));
   const auto bytes = [&](double of_keys) { return (heads * queries + kv_heads * of_keys) * (head_dim + value_dim) * element; };
-  const double moved = bytes(shape.prefill ? round_up(keys, kPageKeys) : keys) * (backward ? 2 : 1);
-  const double warm = std::clamp(2 - 2 * moved / card.l2_bytes, 0.0, 1.0);
+  const double moved = bytes(shape.prefill && card.capability == 90 ? round_up(keys, kPageKeys) : keys) * (backward ? 2 : 1);
+  const double warm = std::clamp((kernel.l2_none - moved / card.l2_bytes) / (kernel.l2_none - kernel.l2_full), 0.0, 1.0);
   const double ns_a_byte = warm * cycle_ns / (kernel.l2_bytes_per_cycle * card.multiprocessors) +
                            (1 - warm) * 1e9 / (card.dram_bytes_per_s * kernel.dram_fraction);
   const double memory_ns = moved * ns_a_byte;
@@ -117,8 +147,9 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
                                                                   : Bound::compute;
   double others_ns = own && backward ? c.own.backward_passes * bytes(keys) * ns_a_byte : 0;
   if (shape.prefill) {  // its other kernels rotate queries and keys, and write the cache
-    others_ns = (c.prefill_passes * bytes(0) + c.prefill_cache_passes * (bytes(keys) - bytes(0))) * ns_a_byte +
-                static_cast<double>(shape.batch) * queries * c.prefill_token_cycles * cycle_ns;
+    others_ns = (of_width.passes * bytes(0) + of_width.cache_passes * (bytes(keys) - bytes(0))) * (in_window ? of_width.window_passes : 1) *
+                    ns_a_byte +
+                batch * queries * c.prefill_token_cycles * cycle_ns;
   }
   return {floor_ns + both_ns + others_ns, bound};
 }

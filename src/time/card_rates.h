@@ -74,24 +74,33 @@ struct OwnAttentionConstants {
   double backward_passes = 0;  // how many times the backward's other kernels move its tensors: sums of rows, gradients of queries in fp32
 };
 
+// Heads of up to 64, 128, 192, 256, and more numbers: kernels for wider heads have smaller tiles.
+enum class HeadWidth : uint8_t { narrow, middle, wide, wider, widest, count_ };
+
+// Of serving frameworks' kernels for heads of one width, and of a prefill's other kernels.
+struct HeadWidthConstants {
+  double efficiency = 1;    // relative to AttentionConstants::efficiency
+  double alone = 1;         // of the time for a key, where a multiprocessor has one block
+  double cycles = 0;        // a prefill's other kernels: their starts and ends
+  double passes = 0;        // how many times these kernels move queries and results
+  double cache_passes = 0;  // same, keys and values
+  // A prefill whose queries see a window, relative to one without: other kernels, and not all frameworks have them.
+  double window_efficiency = 1, window_cycles = 1, window_passes = 1;
+  double window_outside = 0;  // the part of the keys outside of the window that the kernel reads and computes, too
+};
+
 // Of serving frameworks' kernels, and where the kernel is not known.
 struct AttentionConstants {
   double efficiency = 1;               // of the rate a matrix product sustains
   double backward_efficiency = 1;      // same
-  double narrow_efficiency = 1;        // heads of up to 64 reach this part of it
-  double wide_efficiency = 1;          // same, of 129 to 192
-  double wider_efficiency = 1;         // same, of 193 to 256
-  double widest_efficiency = 1;        // same, of more than 256
-  double alone = 1;                    // of the time for a key, where a multiprocessor has one block
   double softmax_cycles = 0;           // the softmax of a block's 128 scores for one key; exponentials have their own units
   double block_cycles = 0;             // a block of queries of heads of 128, for any number of keys
-  double prefill_cycles = 0;           // a prefill's other kernels: their starts and ends
-  double prefill_passes = 0;           // how many times these kernels move queries and results
-  double prefill_cache_passes = 0;     // same, keys and values
   double prefill_token_cycles = 0;     // of the card, for each token
   double overlap = 0;                  // as in GemmConstants
   double dram_fraction = 1;            // of the card's sustained rate
+  double l2_full = 0.5, l2_none = 1;   // tensors of up to this share of L2's size are in L2 wholly; from this share on, not at all
   double prefill_wide_efficiency = 1;  // of heads of 129 to 192, in a prefill: where frameworks have only a Triton kernel for them
+  By<HeadWidth, HeadWidthConstants> width;
   By<AttentionKernel, AttentionKernelConstants> kernel;
   OwnAttentionConstants own;
   double l2_bytes_per_cycle = 0;  // of a multiprocessor
@@ -234,9 +243,10 @@ struct CardRates {
   double pageable_bytes_per_s = 0;             // the most from or to host memory that is not pinned
   double launch_ns = 0;                        // the least time of a kernel
   double event_ns = 0;                         // a stream's time for an event that keeps its time
-  By<OperationKind, By<Precision, Interval>> interval;  // one for cards with their own constants, and one for other cards
-  By<Precision, Interval> window_interval;              // of attention to a window
-  Interval step_interval;                               // of a whole step
+  By<OperationKind, By<Precision, Interval>> interval;                // one for cards with their own constants, and one for other cards
+  By<Precision, Interval> window_interval;                            // of attention to a window
+  By<Precision, Interval> prefill_interval, prefill_window_interval;  // of a framework's prefill, without and with a window
+  Interval step_interval;                                             // of a whole step
   Interval guessed_interval, unknown_interval;  // of the part of its time in operators estimated as elementwise; in work of unknown kind
 
   By<Precision, GemmConstants> gemm;

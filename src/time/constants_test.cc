@@ -37,6 +37,8 @@ TEST(Constants, EveryCardOfTheTableHasAll) {
         EXPECT_LE(interval.low, 1) << gpu.id << operation_kind_name(static_cast<OperationKind>(k));
         EXPECT_GE(interval.high, 1) << gpu.id << operation_kind_name(static_cast<OperationKind>(k));
       }
+      EXPECT_LE(card.prefill_window_interval[precision].low, card.prefill_interval[precision].low) << gpu.id;
+      EXPECT_GE(card.prefill_window_interval[precision].high, card.prefill_interval[precision].high) << gpu.id;
       EXPECT_LE(card.window_interval[precision].low, card.interval[OperationKind::attention][precision].low) << gpu.id;
       EXPECT_GE(card.window_interval[precision].high, card.interval[OperationKind::attention][precision].high) << gpu.id;
     }

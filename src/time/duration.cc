@@ -15,6 +15,9 @@
 namespace gpucast {
 namespace {
 
+// Names of constants of one width of heads begin with these.
+constexpr By<HeadWidth, const char*> kHeadWidthPrefixes = {{"narrow_", "", "wide_", "wider_", "widest_"}};
+
 // The datasheet's rate for a precision, and the unit that it belongs to. A precision without its own unit runs in another one.
 struct Peak {
   double flop_per_s = 0;
@@ -60,6 +63,12 @@ std::string missing_rate(const Gpu& gpu) {
   for (const auto& [type, rate] : gpu.peak_flop_per_s)
     if (!known(rate)) return type + " rate";
   return gpu.multiprocessors > 0 && gpu.clock_khz > 0 ? "" : "number of multiprocessors or clock";
+}
+
+Interval attention_interval(const Operation& operation, const CardRates& card) {
+  const bool in_window = operation.attention.window > 0;
+  if (operation.attention.prefill) return (in_window ? card.prefill_window_interval : card.prefill_interval)[operation.precision];
+  return (in_window ? card.window_interval : card.interval[operation.kind])[operation.precision];
 }
 
 }  // namespace
@@ -114,8 +123,13 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
       card.interval[kind][precision] = {constants.of_operation(kind, precision, "low" + own),
                                         constants.of_operation(kind, precision, "high" + own)};
     }
-    card.window_interval[precision] = {constants.of_operation(OperationKind::attention, precision, "window_low" + own),
-                                       constants.of_operation(OperationKind::attention, precision, "window_high" + own)};
+    const auto of_attention_rows = [&](const std::string& rows) -> Interval {
+      return {constants.of_operation(OperationKind::attention, precision, rows + "low" + own),
+              constants.of_operation(OperationKind::attention, precision, rows + "high" + own)};
+    };
+    card.window_interval[precision] = of_attention_rows("window_");
+    card.prefill_interval[precision] = of_attention_rows("prefill_");
+    card.prefill_window_interval[precision] = of_attention_rows("prefill_window_");
     // A precision uses the kernels of the unit that it runs in.
     const Precision unit = precision_from_name(found.unit);
     GemmConstants& gemm = card.gemm[precision];
@@ -166,18 +180,27 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
                      of_attention("own_l2_bytes_per_cycle"), of_attention("own_backward_passes")};
     attention.prefill_wide_efficiency = of_attention("prefill_wide_efficiency");
     attention.backward_efficiency = of_attention("backward_efficiency");
-    attention.narrow_efficiency = of_attention("narrow_efficiency");
-    attention.wide_efficiency = of_attention("wide_efficiency");
-    attention.wider_efficiency = of_attention("wider_efficiency");
-    attention.widest_efficiency = of_attention("widest_efficiency");
-    attention.alone = of_attention("alone");
+    for (size_t w = 0; w < static_cast<size_t>(HeadWidth::count_); ++w) {
+      const auto width = static_cast<HeadWidth>(w);
+      const auto of_width = [&](const char* name) {
+        return constants.of_operation(OperationKind::attention, unit, std::string(kHeadWidthPrefixes[width]) + name);
+      };
+      attention.width[width] = {.efficiency = width == HeadWidth::middle ? 1 : of_width("efficiency"),
+                                .alone = of_width("alone"),
+                                .cycles = of_width("prefill_cycles"),
+                                .passes = of_width("prefill_passes"),
+                                .cache_passes = of_width("prefill_cache_passes"),
+                                .window_efficiency = of_width("window_efficiency"),
+                                .window_cycles = of_width("window_cycles"),
+                                .window_passes = of_width("window_passes"),
+                                .window_outside = of_width("window_outside")};
+    }
     attention.overlap = of_attention("overlap");
     attention.dram_fraction = of_attention("dram_fraction");
     attention.softmax_cycles = of_attention("softmax_cycles");
     attention.block_cycles = of_attention("block_cycles");
-    attention.prefill_cycles = of_attention("prefill_cycles");
-    attention.prefill_passes = of_attention("prefill_passes");
-    attention.prefill_cache_passes = of_attention("prefill_cache_passes");
+    attention.l2_full = of_attention("l2_full");
+    attention.l2_none = of_attention("l2_none");
     attention.prefill_token_cycles = of_attention("prefill_token_cycles");
     attention.l2_bytes_per_cycle = of_attention("l2_bytes_per_cycle");
     attention.wave_smoothing = of_attention("wave_smoothing");
@@ -227,10 +250,9 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
   Duration duration;
   duration.expected_ns = estimate.ns;
   duration.bound = estimate.bound;
-  const bool windowed = operation.kind == OperationKind::attention && operation.attention.window > 0;
   const Interval interval = counted                                       ? card.interval[OperationKind::compiled][operation.precision]
                             : operation.kind == OperationKind::collective ? collective_interval(operation, card)
-                            : windowed                                    ? card.window_interval[operation.precision]
+                            : operation.kind == OperationKind::attention  ? attention_interval(operation, card)
                                                                           : card.interval[operation.kind][operation.precision];
   duration.low_ns = estimate.ns * interval.low;
   duration.high_ns = estimate.ns * interval.high;

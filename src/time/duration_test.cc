@@ -303,16 +303,23 @@ TEST(GemmTime, NarrowBatchedProductsOnATuringCardAreNotFaster) {
   EXPECT_GT(times_as_long("v100-32-pcie"), 1.2);
 }
 
-TEST(Duration, WindowsHaveAnIntervalOfTheirOwn) {
+TEST(Duration, WindowsAndPrefillsHaveIntervalsOfTheirOwn) {
   CardRates card = paper_card();
+  card.attention[Precision::bf16].l2_bytes_per_cycle = 1e30;
   card.interval[OperationKind::attention][Precision::bf16] = {0.75, 1.5};
   card.window_interval[Precision::bf16] = {0.5, 2};
-  const auto bounds = [&](int64_t window) {
-    const Duration duration = operation_duration(attention(1, 4096, true, window), card);
+  card.prefill_interval[Precision::bf16] = {0.25, 4};
+  card.prefill_window_interval[Precision::bf16] = {0.125, 8};
+  const auto bounds = [&](int64_t window, bool prefill = false) {
+    Operation operation = attention(1, 4096, true, window);
+    operation.attention.prefill = prefill;
+    const Duration duration = operation_duration(operation, card);
     return std::pair(duration.low_ns / duration.expected_ns, duration.high_ns / duration.expected_ns);
   };
   EXPECT_EQ(bounds(0), std::pair(0.75, 1.5));
   EXPECT_EQ(bounds(256), std::pair(0.5, 2.0));
+  EXPECT_EQ(bounds(0, true), std::pair(0.25, 4.0));
+  EXPECT_EQ(bounds(256, true), std::pair(0.125, 8.0));
 }
 
 TEST(AttentionTime, BlocksOfQueriesWalkOverKeys) {
@@ -341,8 +348,8 @@ TEST(AttentionTime, APrefillHasMoreKernels) {
   card.launch_ns = 1000;
   card.dram_bytes_per_s = 1e9;
   c.l2_bytes_per_cycle = 1;
-  c.prefill_cycles = 5000;
-  c.prefill_passes = c.prefill_cache_passes = 2;
+  c.width[HeadWidth::middle].cycles = 5000;
+  c.width[HeadWidth::middle].passes = c.width[HeadWidth::middle].cache_passes = 2;
   Operation prefill = attention(1, 128, false);
   const double alone_ns = attention_time(prefill, card).ns - 1000;
   const double moved_bytes = 4.0 * 16 * 128 * 128 * 2;
@@ -350,8 +357,9 @@ TEST(AttentionTime, APrefillHasMoreKernels) {
   EXPECT_NEAR(attention_time(prefill, card).ns, 5000 + alone_ns + 2 * moved_bytes, 1e-6);
 }
 
-TEST(AttentionTime, APrefillReadsPagesAndHasACostForEachToken) {
+TEST(AttentionTime, APrefillReadsPagesOnHopperAndHasACostForEachToken) {
   CardRates card = paper_card();
+  card.capability = 90;
   AttentionConstants& c = card.attention[Precision::bf16];
   c.l2_bytes_per_cycle = 0.1;  // ten multiprocessors: a byte a ns
   card.l2_bytes = 1e12;
@@ -372,10 +380,42 @@ TEST(AttentionTime, TheLongestBlockIsTheLeast) {
   Operation one_head = attention(1, 1024, true);
   one_head.attention.heads = one_head.attention.kv_heads = 1;
   EXPECT_DOUBLE_EQ(attention_time(one_head, card).ns, 2 * 1024);
-  c.alone = 0.75;
+  c.width[HeadWidth::middle].alone = 0.75;
   EXPECT_DOUBLE_EQ(attention_time(one_head, card).ns, 2 * 768);
+  // Eight blocks, in a window of 256: 128 and 256 keys, then 384 six times.
   one_head.attention.window = 256;
-  EXPECT_DOUBLE_EQ(attention_time(one_head, card).ns, 2 * (256 + 64)) << "the mean is more than 0.75 of a window and a block";
+  EXPECT_DOUBLE_EQ(attention_time(one_head, card).ns, 2 * 352) << "336 is rounded up, and is more than 0.75 of a window and a block";
+}
+
+TEST(AttentionTime, AWindowChangesAPrefill) {
+  CardRates card = paper_card();
+  AttentionConstants& c = card.attention[Precision::bf16];
+  c.l2_bytes_per_cycle = 1e30;
+  HeadWidthConstants& width = c.width[HeadWidth::middle];
+  width.cycles = 1000;
+  Operation prefill = attention(10, 1024, true, 256);
+  prefill.attention.prefill = true;
+  const double blocks_ns = attention_time(prefill, card).ns - 1000;
+  width.window_cycles = 0.5;
+  EXPECT_DOUBLE_EQ(attention_time(prefill, card).ns, 500 + blocks_ns);
+  width.window_efficiency = 0.5;
+  EXPECT_DOUBLE_EQ(attention_time(prefill, card).ns, 500 + 2 * blocks_ns);
+  width.window_outside = 1;  // as if there were no window
+  EXPECT_NEAR(attention_time(prefill, card).ns - 500, 2 * blocks_ns * (512 + 64) / 352, 1e-6);
+  prefill.attention.prefill = false;
+  EXPECT_DOUBLE_EQ(attention_time(prefill, card).ns, blocks_ns) << "only a framework's";
+}
+
+// Four heads share keys and values, and 32 queries of each fill one block on Hopper. Elsewhere each head has a block that is mostly empty.
+TEST(AttentionTime, HopperPacksHeadsThatShareKeys) {
+  CardRates card = paper_card();
+  card.attention[Precision::bf16].l2_bytes_per_cycle = 1e30;
+  Operation shared = attention(10, 32, false);
+  const double apart_ns = attention_time(shared, card).ns;
+  card.capability = 90;
+  EXPECT_DOUBLE_EQ(attention_time(shared, card).ns, apart_ns);
+  shared.attention.kv_heads = 4;
+  EXPECT_DOUBLE_EQ(attention_time(shared, card).ns, apart_ns / 4);
 }
 
 TEST(AttentionTime, WidthsHaveTheirOwnShares) {
@@ -383,7 +423,8 @@ TEST(AttentionTime, WidthsHaveTheirOwnShares) {
   card.capability = 90;
   AttentionConstants& c = card.attention[Precision::bf16];
   c.l2_bytes_per_cycle = 1e30;
-  c.narrow_efficiency = 0.9, c.wide_efficiency = 0.8, c.wider_efficiency = 0.5, c.widest_efficiency = 0.25;
+  c.width[HeadWidth::narrow].efficiency = 0.9, c.width[HeadWidth::wide].efficiency = 0.8;
+  c.width[HeadWidth::wider].efficiency = 0.5, c.width[HeadWidth::widest].efficiency = 0.25;
   const auto ns = [&](int64_t width) {
     Operation wide = attention(10, 1024, false);
     wide.attention.head_dim = wide.attention.value_dim = width;

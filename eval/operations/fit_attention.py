@@ -123,7 +123,7 @@ def predict(shapes, card, c, rates):
     of_width[2, 0] *= c["prefill_wide_efficiency"]
     of_window = numpy.array([[c[width + name] for name in OF_WINDOW] for width in WIDTHS])
     on_card = (*rates, float(gpu["multiprocessors"]), gpu["clock_khz"] * 1e3, float(gpu["l2_bytes"]))
-    return times(shapes, PADDED, WIDEST, shared, of_width, of_window, *on_card, 9 <= capability < 10, capability >= 9)
+    return times(shapes, PADDED, WIDEST, shared, of_width, of_window, *on_card, 9 <= capability < 10, 9 <= capability < 12)
 
 
 def bounded(name, value):

@@ -107,10 +107,12 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const bool in_window = shape.window > 0;
   const double floor_ns = shape.prefill ? of_width.cycles * (in_window ? of_width.window_cycles : 1) * cycle_ns
                                         : card.launch_ns * static_cast<double>(operation.launches);
-  const double padded = padded_width(width, card.capability);
   const bool own = shape.kernel != AttentionKernel::any;
+  // Hopper and data centre Blackwell have more shared memory than GeForce Blackwell.
+  const bool wide_blocks = card.capability >= 90 && card.capability < 120 && !own;
+  const double padded = padded_width(width, own || wide_blocks ? card.capability : std::min(card.capability, 89));
   const Kernel kernel = own ? own_kernel(c, shape.kernel, backward, width) : other_kernel(c, shape, backward, head_width(width));
-  const double block = width <= 128 || (card.capability >= 90 && !own) ? 128 : 64;
+  const double block = width <= 128 || wide_blocks ? 128 : 64;
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
   const auto batch = static_cast<double>(shape.batch);
   const double heads = batch * static_cast<double>(shape.heads);

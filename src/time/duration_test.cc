@@ -437,6 +437,20 @@ TEST(AttentionTime, WidthsHaveTheirOwnShares) {
   EXPECT_NEAR(ns(512), 4 / 0.25, 1e-9);
 }
 
+// Blocks have 64 queries, so there are twice as many, and heads of 192 are computed like heads of 256.
+TEST(AttentionTime, GeForceBlackwellHasAdasBlocks) {
+  CardRates card = paper_card();
+  card.attention[Precision::bf16].l2_bytes_per_cycle = 1e30;
+  Operation wide = attention(10, 64, false);
+  wide.attention.head_dim = wide.attention.value_dim = 192;
+  const auto ns = [&](int capability) {
+    card.capability = capability;
+    return attention_time(wide, card).ns;
+  };
+  EXPECT_DOUBLE_EQ(ns(120), ns(89));
+  EXPECT_DOUBLE_EQ(ns(100), ns(89) * 128 / 64 * 192 / 256);
+}
+
 TEST(AttentionTime, LessToSeeIsLessTime) {
   for (const char* name : {"a100-80", "h200", "rtx3090"}) {
     const CardRates card = card_rates(find_gpu(name));

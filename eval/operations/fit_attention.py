@@ -176,11 +176,11 @@ def fit(found, start, rates, evaluations, of_all):
     c = dict(start)
     plain = {card: part_of(rows, rows["window_size"] == 0) for card, rows in found.items()}
     counts = numpy.sum([numpy.bincount(width_of(rows), minlength=len(WIDTHS)) for rows in plain.values()], 0)
-    narrow_on = 2 if list(found) == ["b200"] else None  # its Triton kernel has the constant of a prefill
+    triton_width = 2 if list(found) == ["b200"] else None  # its Triton kernel has the constant of a prefill
     names = list(SHARED)
     for i, width in enumerate(WIDTHS):
         if counts[i] >= FEW:
-            own = "prefill_wide_efficiency" if i == narrow_on else width + "efficiency"
+            own = "prefill_wide_efficiency" if i == triton_width else width + "efficiency"
             names += [own, *(width + name for name in OF_WIDTH[1:])]
     c = search(plain, c, rates, names, evaluations)
     for i, width in enumerate(WIDTHS):

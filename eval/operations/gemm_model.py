@@ -115,6 +115,8 @@ def gemm_ns(rows, gpu, c, tensor, batched):
             together = numpy.where(whole | (together <= 1), together, together / 2)
         by_element = c["rate"] / clock / sms / (together * c["unaligned_flop_per_cycle"])
         slower = numpy.where(together * e < 16, numpy.maximum(1, by_element), 1)
+    if batched and not tensor:
+        c = {**c, "latency_cycles": max(c["latency_cycles"], c["batched_latency_cycles"])}
     times = numpy.zeros((len(m), 3))
     busy_and_memory(
         sizes,

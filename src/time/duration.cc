@@ -144,6 +144,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.tile_cycles = of_gemm("tile_cycles");
     gemm.later_overhead = of_gemm("later_overhead");
     gemm.latency_cycles = of_gemm("latency_cycles");
+    gemm.batched_latency_cycles = of_gemm("batched_latency_cycles");
     gemm.resident = of_gemm("resident");
     gemm.store_bytes_per_cycle = of_gemm("store_bytes_per_cycle");
     gemm.dram_fraction = of_gemm("dram_fraction");

@@ -221,6 +221,17 @@ TEST(GemmTime, SmallTilesShareAMultiprocessorsWaits) {
   EXPECT_DOUBLE_EQ(ns(40), 4 * 4 * 1024);
 }
 
+// Batched kernels of plain cores have few threads a block, so that a block alone waits longer. A single product's kernel does not.
+TEST(GemmTime, BatchedTilesOfPlainCoresWaitLonger) {
+  CardRates card = paper_card();
+  const auto ns = [&](int64_t batch) { return gemm_time(product(batch, 64, 64, 1024), card).ns; };
+  const double batched_ns = ns(10), single_ns = ns(1);
+  card.gemm[Precision::fp32].batched_latency_cycles = 1000;
+  EXPECT_DOUBLE_EQ(ns(10), 1000 + 1000 * 1024);
+  EXPECT_GT(ns(10), 2 * batched_ns);
+  EXPECT_DOUBLE_EQ(ns(1), single_ns);
+}
+
 TEST(GemmTime, ResultsAndSharesOfRatesHaveTheirOwnConstants) {
   CardRates card = paper_card();
   GemmConstants& c = card.gemm[Precision::fp32];
@@ -437,7 +448,7 @@ TEST(AttentionTime, WidthsHaveTheirOwnShares) {
   EXPECT_NEAR(ns(512), 4 / 0.25, 1e-9);
 }
 
-// Blocks have 64 queries, so there are twice as many, and heads of 192 are computed like heads of 256.
+// Blocks have 64 queries instead of 128, and heads of 192 are computed like heads of 256.
 TEST(AttentionTime, GeForceBlackwellHasAdasBlocks) {
   CardRates card = paper_card();
   card.attention[Precision::bf16].l2_bytes_per_cycle = 1e30;

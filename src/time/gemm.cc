@@ -42,7 +42,7 @@ struct Computation {
 // A kernel as the library has them: its tiles, and what all of them cost.
 struct Kernels {
   std::span<const GemmTile> tiles;
-  double largest_tile, k_step, slower, memory_ns;
+  double largest_tile, k_step, latency_cycles, slower, memory_ns;
   bool may_split;
 };
 
@@ -70,7 +70,7 @@ Computation compute(const Sizes& s, const Kernels& kernels, double rate, const C
       const double steps = std::ceil(s.k / parts / kernels.k_step) * kernels.k_step;
       const double busy_ns = taken * (k_ns * (steps + c.k_overhead * c.later_overhead) + c.tile_cycles * cycle_ns) +
                              k_ns * c.k_overhead * (1 - c.later_overhead);
-      const double chain_ns = std::ceil(std::ceil(waves) / resident) * (c.latency_cycles * steps + c.tile_cycles) * cycle_ns;
+      const double chain_ns = std::ceil(std::ceil(waves) / resident) * (kernels.latency_cycles * steps + c.tile_cycles) * cycle_ns;
       double ns = kernels.slower * std::max(busy_ns, chain_ns);
       ns *= 1 + c.throttle * ns / (ns + c.throttle_ns);  // a long kernel heats the card, which lowers its clock
       const double sums_ns = parts > 1 ? c.split_cycles * cycle_ns + parts * sums_ns_a_part : 0;
@@ -119,6 +119,7 @@ Computation computation_of(const Operation& operation, const CardRates& card) {
   kernels.may_split = tensor || !batched;
   kernels.k_step = tensor ? 32 : 8;
   kernels.memory_ns = memory_ns(operation, card, c);
+  kernels.latency_cycles = tensor || !batched ? c.latency_cycles : std::max(c.latency_cycles, c.batched_latency_cycles);
   kernels.slower = 1;
   if (!tensor && linear) kernels.slower = c.transposed;
   if (tensor) {

@@ -73,8 +73,11 @@ class OccupancySums {
 };
 
 CounterConstants counter_constants(const StepConstants& constants) {
-  return {
-      .empty_ns = constants.empty_ns, .uneven = constants.uneven, .most_empty = constants.most_empty, .early_warps = constants.early_warps};
+  return {.empty_ns = constants.empty_ns,
+          .uneven = constants.uneven,
+          .most_empty = constants.most_empty,
+          .busy_warps = constants.busy_warps,
+          .early_warps = constants.early_warps};
 }
 
 // The length of the union of intervals, which may overlap.

@@ -33,6 +33,22 @@ TEST(CounterShares, FewLongBlocksEndUnevenly) {
   EXPECT_NEAR(counter_shares(full(16), 1, 1e9, kCounters).sm_active, 0.99, 1e-5);
 }
 
+TEST(CounterShares, ThePartialWaveIsShorterThanAFullOne) {
+  Occupancy grid;
+  grid.resident.blocks = 4;
+  grid.warps = 32;
+  grid.theoretical = 0.5;
+  grid.waves = 2;
+  grid.tail = 0.125;  // half of the multiprocessors have one block
+  CounterConstants counters = {.busy_warps = 8};
+  EXPECT_DOUBLE_EQ(counter_shares(grid, 1, 1e6, counters).sm_active, (1 + 0.25 * 0.5) / 1.25);
+  EXPECT_DOUBLE_EQ(counter_shares(grid, 1, 1e6, counters).occupancy, 0.5 * (1 + 0.25 * 0.125) / 1.25);
+  counters.busy_warps = 32;
+  EXPECT_DOUBLE_EQ(counter_shares(grid, 1, 1e6, counters).sm_active, (1 + 0.5) / 2) << "one block alone needs as long as four together";
+  grid.tail = 1;
+  EXPECT_DOUBLE_EQ(counter_shares(grid, 1, 1e6, counters).occupancy, 0.5);
+}
+
 TEST(CounterShares, WarpsThatEndEarlyCountLess) { EXPECT_NEAR(counter_shares(full(10'000), 0.75, 1e9, kCounters).occupancy, 0.375, 0.001); }
 
 }  // namespace

@@ -22,6 +22,7 @@ StepConstants read_step_constants(const std::string& file) {
           .empty_ns = section.number("counters", "empty_ns"),
           .uneven = section.number("counters", "uneven"),
           .most_empty = section.number("counters", "most_empty"),
+          .busy_warps = section.number("counters", "busy_warps"),
           .early_warps = section.number("counters", "early_warps"),
           .known_share = section.number("known", "share"),
           .known_width = section.number("known", "width")};

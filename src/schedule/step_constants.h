@@ -20,7 +20,7 @@ struct StepConstants {
          untimed_factor = 0;  // an observed step's time over another step's: with timed hooks subtracted; with hooks included
   double least_share = 0;     // at least this part of the host's time remains after all subtractions
   // What the card's counters show of a kernel (CounterConstants of src/occupancy/counters.h).
-  double empty_ns = 0, uneven = 0, most_empty = 0, early_warps = 0;
+  double empty_ns = 0, uneven = 0, most_empty = 0, busy_warps = 0, early_warps = 0;
   double known_share = 0;  // another card's error is this power of the error on the known card (--known)
   double known_width = 1;  // and its interval is this many times as wide, in logarithms
 };

@@ -27,6 +27,21 @@ constexpr TiledLaunch kPlainUntilAmpere[] = {{128, 128, 256, 128, 32768, "volta_
                                              {64, 64, 64, 126, 8192, "volta_sgemm_64x64_nt"},
                                              {128, 32, 256, 57, 16384, "volta_sgemm_128x32_nt"},
                                              {64, 32, 256, 82, 26624, "volta_sgemm_64x32_sliced1x4_tn"}};
+// cuBLAS's fp32 kernels on Volta and Ampere, with the figures of Ampere's (libcublasLt 12.4.5.8). A block's cost is its multiplications
+// times `cost`, while all blocks that fit are on its multiprocessor. `alone`: the part of that time that one block alone needs. `begin`:
+// the steps of k for which a block's begin and end last. The three are fitted to cuBLAS's choices: eval/occupancy/fit_tiles.py.
+struct PlainKernel {
+  TiledLaunch launch;
+  double cost, alone, begin;
+};
+constexpr PlainKernel kPlainGemm[] = {{{128, 128, 256, 118, 16896, "ampere_sgemm_128x128_tn"}, 1.058, 0.434, 17},
+                                      {{128, 64, 128, 122, 12800, "ampere_sgemm_128x64_tn"}, 1.000, 0.306, 9.9},
+                                      {{128, 32, 256, 57, 16384, "ampere_sgemm_128x32_tn"}, 1.056, 0.309, 11.4},
+                                      {{32, 128, 256, 57, 16384, "ampere_sgemm_32x128_tn"}, 1.056, 0.314, 11.3},
+                                      {{64, 64, 64, 126, 8704, "ampere_sgemm_64x64_tn"}, 1.178, 0.366, 23.9},
+                                      {{128, 32, 256, 134, 43008, "ampere_sgemm_128x32_sliced1x4_tn"}, 1.060, 0.479, 136},
+                                      {{64, 32, 256, 82, 26624, "ampere_sgemm_64x32_sliced1x4_tn"}, 1.142, 0.384, 67.3},
+                                      {{32, 32, 128, 86, 32768, "ampere_sgemm_32x32_sliced1x4_tn"}, 1.176, 0.428, 60.4}};
 constexpr TiledLaunch kPlain[] = {{128, 128, 128, 255, 33792, "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3"},
                                   {128, 64, 128, 220, 18816, "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x128x8_stage3"},
                                   {64, 64, 128, 121, 12672, "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3"},
@@ -109,9 +124,49 @@ TypicalLaunch of_plain_gemm(const Operation& operation, const CardRates& rates, 
   return of_tiles(like_tile(kPlain, tiling.tile_m, tiling.tile_n), tiling.tiles, card);
 }
 
+// cuBLAS's fp32 kernels on Volta and Ampere. Several blocks share a multiprocessor; those of the last wave have more of it each. In
+// batches of products all kernels are the largest.
+TypicalLaunch of_plain_gemm_until_ada(const Operation& operation, const OccupancyCard& card) {
+  constexpr double kSmallGrid = 1.25, kLeastSplit = 256, kSplitByTiles = 1200, kLeastPart = 64, kBlocksOfMultiprocessor = 2;
+  constexpr double kLongSum = 1000, kFewWaves = 1.7, kWavesOfParts = 2.5, kMostParts = 10;
+  const GemmShape& s = operation.gemm;
+  // cuBLAS's matrices have columns where ours have rows.
+  const double m = static_cast<double>(s.n), n = static_cast<double>(s.m), k = static_cast<double>(s.k);
+  const auto tiles_of = [&](const TiledLaunch& row) { return std::ceil(m / row.m) * std::ceil(n / row.n); };
+  if (s.batch > 1) return of_tiles(kPlainGemm[0].launch, static_cast<double>(s.batch) * tiles_of(kPlainGemm[0].launch), card);
+  // Few tiles and a long sum: the sum is cut into parts.
+  const TiledLaunch& small = std::end(kPlainGemm)[-1].launch;
+  const double waves = tiles_of(small) / card.multiprocessors;
+  if (waves < kSmallGrid && k >= std::max(kLeastSplit, kSplitByTiles * waves)) {
+    const double parts = std::min(k / kLeastPart, kBlocksOfMultiprocessor * card.multiprocessors / tiles_of(small));
+    return of_tiles(small, tiles_of(small) * std::max(1.0, std::floor(parts)), card);
+  }
+  const PlainKernel* best = nullptr;
+  double best_cost = 0, best_waves = 0;
+  for (const PlainKernel& kernel : kPlainGemm) {
+    const TiledLaunch& row = kernel.launch;
+    KernelResources resources;
+    resources.registers = row.registers;
+    const double resident = std::max(1, blocks_per_multiprocessor(card, resources, row.threads, row.shared_bytes).blocks);
+    const double blocks = std::ceil(tiles_of(row) / card.multiprocessors), last = std::fmod(blocks, resident);
+    const double at_once = blocks - last + (last > 0 ? std::max(last, kernel.alone * resident) : 0);
+    const double cost = at_once * kernel.cost * row.m * row.n * (k + kernel.begin);
+    if (best != nullptr && cost >= best_cost) continue;
+    best = &kernel;
+    best_cost = cost;
+    best_waves = tiles_of(row) / (resident * card.multiprocessors);
+  }
+  // A linear layer's forward adds the bias, and has little memory for parts of sums.
+  double parts = 1;
+  if (!s.b_transposed && k >= kLongSum && best_waves < kFewWaves)
+    parts = std::clamp(std::round(kWavesOfParts / best_waves), 1.0, std::min(kMostParts, k / kLeastPart));
+  return of_tiles(best->launch, tiles_of(best->launch) * parts, card);
+}
+
 TypicalLaunch of_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {
   const bool tensor = rates.tensor_cores[operation.precision] && rates.capability >= 80;
   if (!tensor && rates.capability >= 90) return of_plain_gemm(operation, rates, card);
+  if (!tensor && rates.capability >= 70 && rates.capability != 75) return of_plain_gemm_until_ada(operation, card);
   const GemmTiling tiling = gemm_tiling(operation, rates);
   std::span<const TiledLaunch> rows = kPlainUntilAmpere;
   if (tensor) {
@@ -131,6 +186,7 @@ TypicalLaunch of_turning(const Operation& operation, double time_share) {
   out.kernel.registers = 32;
   out.launch.dynamic_shared_bytes = 4224;
   out.like = "cudnn::engines_precompiled::nchwToNhwcKernel";
+  out.warps = 0.9;  // Nsight Compute's occupancy of large grids on an H200 (eval/truth/h200/occupancy.csv.gz), over SM active
   out.time_share = time_share;
   return out;
 }

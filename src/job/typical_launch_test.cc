@@ -66,6 +66,31 @@ TEST(TypicalLaunches, PlainProductsOnHopperHaveTheMeasuredGrids) {
   EXPECT_EQ(launches_on("h200", weights)[0].launch.block_threads, 128);
 }
 
+// As NeuSight measured them on an A100 (PyTorch 2.1).
+TEST(TypicalLaunches, PlainProductsOnAmpereHaveTheMeasuredGrids) {
+  Operation wide = product_of(Precision::fp32, 776, 1176, 339);
+  wide.gemm.b_transposed = true;
+  EXPECT_EQ(launches_on("a100-40", wide)[0].launch.blocks, 37 * 7);
+  EXPECT_EQ(launches_on("a100-40", wide)[0].launch.block_threads, 256);
+  Operation large = product_of(Precision::fp32, 2678, 6893, 4673);
+  large.gemm.b_transposed = true;
+  EXPECT_EQ(launches_on("a100-40", large)[0].launch.blocks, 54 * 42);
+  EXPECT_EQ(launches_on("a100-40", large)[0].launch.block_threads, 128);
+  Operation batched = product_of(Precision::fp32, 246, 180, 199);
+  batched.gemm.batch = 33;
+  EXPECT_EQ(launches_on("a100-40", batched)[0].launch.blocks, 2 * 2 * 33);
+  EXPECT_EQ(launches_on("a100-40", batched)[0].launch.block_threads, 256);
+}
+
+TEST(TypicalLaunches, LongSumsOfFewTilesAreCutOnAmpere) {
+  Operation forward = product_of(Precision::fp32, 369, 35, 1401), data = product_of(Precision::fp32, 1024, 1280, 1280);
+  forward.gemm.b_transposed = true;
+  EXPECT_EQ(launches_on("a100-40", forward)[0].launch.blocks, 2 * 12 * 9);
+  const int64_t cut = launches_on("a100-40", data)[0].launch.blocks;
+  data.gemm.k = 640;
+  EXPECT_EQ(launches_on("a100-40", data)[0].launch.blocks * 3, cut);
+}
+
 TEST(TypicalLaunches, ConvolutionsChangeTheLayoutInTheirOwnKernels) {
   const auto launches = launches_on("h200", convolution_of(64, 3, false));
   ASSERT_EQ(launches.size(), 2u);

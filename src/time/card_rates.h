@@ -256,7 +256,9 @@ struct CardRates {
   By<Precision, NormalizationConstants> normalization;
   By<Precision, By<Pass, ConvolutionConstants>> convolution;
   GroupedConstants grouped;
-  double convolution_tail_waves = 1;  // with more waves than this for each full one, a convolution's bound is Bound::tail
+  double convolution_turned_first = 0;    // at least: passes over tensors in channels-first layout, to change it
+  double convolution_turned_weights = 1;  // bytes of weights, read and written in another layout, a cycle of a multiprocessor
+  double convolution_tail_waves = 1;      // with more waves than this for each full one, a convolution's bound is Bound::tail
   NetworkConstants network;
   Links links;  // of the machine; card_rates(): the machine that the card is usually in
   NcclSettings nccl;

@@ -203,7 +203,13 @@ ConvolutionTime in_precision(const Operation& operation, Precision precision, co
   if (tensor && in_channels > 1) {
     const auto unfit = [&](int64_t channels) { return !s.channels_last || channels % 8 != 0; };
     const double turned_bytes = (unfit(s.in_channels) && !few ? x_bytes : 0) + (unfit(s.out_channels) ? y_bytes : 0);
-    if (turned_bytes > 0) turned_ns = moving_ns(turned_bytes, 2 * c.turned, 1, card) + 2 * card.launch_ns;
+    // In channels-first layout whole tensors are turned; in channels-last only the padding needs a copy.
+    const double turned = std::max(c.turned, s.channels_last ? 0 : card.convolution_turned_first);
+    if (turned_bytes > 0) turned_ns = moving_ns(turned_bytes, 2 * turned, 1, card) + 2 * card.launch_ns;
+    // A window's few elements fill a part of the tile that a block turns: the kernels' own work limits them, not the memory.
+    if (!s.channels_last && !few && window > 1)
+      turned_ns += std::max(moving_ns(w_bytes, 2, 1, card),
+                            1e9 * 2 * w_bytes / (card.convolution_turned_weights * card.multiprocessors * card.clock_hz));
     ns += turned_ns;
   }
   if (ns < 2 * c.start_ns) bound = Bound::launch;
@@ -216,7 +222,7 @@ struct ChosenConvolution {
 };
 
 // Where TF32 is allowed, libraries use it or fp32, whichever is faster. No depthwise kernel uses TF32. On Hopper cuDNN 9 computes the
-// gradient of a window's weights in TF32 from four channels on, even where fp32 would be faster.
+// gradient of a window's weights in TF32 from four channels on, even where fp32 would be faster. On Ampere it does so too.
 ChosenConvolution chosen_convolution(const Operation& operation, const CardRates& card) {
   const ConvolutionTime own = in_precision(operation, operation.precision, card);
   if (operation.precision != Precision::tf32) return {operation.precision, own};
@@ -224,7 +230,8 @@ ChosenConvolution chosen_convolution(const Operation& operation, const CardRates
   const ConvolutionShape& shape = operation.convolution;
   const bool depthwise = shape.groups > 1 && shape.groups == shape.in_channels;
   const bool window_weights = shape.pass == Pass::weight_gradient && volume(shape.window) > 1;
-  if (!depthwise && card.capability == 90 && window_weights && shape.in_channels / std::max<int64_t>(1, shape.groups) >= 4)
+  if (!depthwise && card.capability >= 80 && card.capability <= 90 && window_weights &&
+      shape.in_channels / std::max<int64_t>(1, shape.groups) >= 4)
     return {Precision::tf32, own};
   return depthwise || plain.all.ns < own.all.ns ? ChosenConvolution{Precision::fp32, plain} : ChosenConvolution{Precision::tf32, own};
 }
@@ -261,6 +268,8 @@ void read_convolution_constants(const Constants& constants, CardRates* card) {
                    .filled_narrow = of_all("grouped_filled_narrow"),
                    .tile = of_all("grouped_tile")};
   card->convolution_tail_waves = of_all("tail_waves");
+  card->convolution_turned_first = of_all("turned_first");
+  card->convolution_turned_weights = of_all("turned_weights");
   for (size_t p = 0; p < kPrecisionCount; ++p) {
     const auto precision = static_cast<Precision>(p);
     for (const Pass pass : {Pass::forward, Pass::data_gradient, Pass::weight_gradient}) {

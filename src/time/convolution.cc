@@ -167,7 +167,9 @@ ConvolutionTime in_precision(const Operation& operation, Precision precision, co
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most_rate));
   if (strided) compute.ns *= c.strided;
   const bool few = in_channels == 1 || (groups == 1 && in_channels < 4);  // an image's channels, or depthwise: these have their own kernels
-  if (tensor && !few && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0)) compute.ns *= c.uneven;
+  // Measured in channels-last layout, and on Hopper. In channels-first layout, the kernels that change the layout pad the channels too.
+  const bool padded = !s.channels_last && card.capability < 90;
+  if (tensor && !few && !padded && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0)) compute.ns *= c.uneven;
   if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
   if (tensor && groups > 1 && in_channels > 1) compute.ns = grouped_ns(compute.ns, s, strided, flops, c, card);
@@ -199,8 +201,10 @@ ConvolutionTime in_precision(const Operation& operation, Precision precision, co
   }
   // Tensor cores need channels-last layout and a multiple of eight channels. Otherwise separate kernels change the layout or pad the
   // tensors.
+  // A window of one element is a product of whole tensors in any layout: profiles of an A100 and an H200 have the kernels of such products.
+  const bool pointwise = window == 1 && stride_1 && groups == 1 && !s.channels_last;
   double turned_ns = 0;
-  if (tensor && in_channels > 1) {
+  if (tensor && in_channels > 1 && !pointwise) {
     const auto unfit = [&](int64_t channels) { return !s.channels_last || channels % 8 != 0; };
     const double turned_bytes = (unfit(s.in_channels) && !few ? x_bytes : 0) + (unfit(s.out_channels) ? y_bytes : 0);
     // In channels-first layout whole tensors are turned; in channels-last only the padding needs a copy.

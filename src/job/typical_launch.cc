@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "src/time/kinds.h"
@@ -124,7 +125,7 @@ TypicalLaunch of_plain_gemm(const Operation& operation, const CardRates& rates, 
   return of_tiles(like_tile(kPlain, tiling.tile_m, tiling.tile_n), tiling.tiles, card);
 }
 
-// cuBLAS's fp32 kernels on Volta and Ampere. Several blocks share a multiprocessor; those of the last wave have more of it each. In
+// cuBLAS's fp32 kernels on Volta and Ampere. Several blocks share a multiprocessor; each block of the last wave has more of it. In
 // batches of products all kernels are the largest.
 TypicalLaunch of_plain_gemm_until_ada(const Operation& operation, const OccupancyCard& card) {
   constexpr double kSmallGrid = 1.25, kLeastSplit = 256, kSplitByTiles = 1200, kLeastPart = 64, kBlocksOfMultiprocessor = 2;
@@ -141,18 +142,21 @@ TypicalLaunch of_plain_gemm_until_ada(const Operation& operation, const Occupanc
     const double parts = std::min(k / kLeastPart, kBlocksOfMultiprocessor * card.multiprocessors / tiles_of(small));
     return of_tiles(small, tiles_of(small) * std::max(1.0, std::floor(parts)), card);
   }
-  const PlainKernel* best = nullptr;
-  double best_cost = 0, best_waves = 0;
+  // In a gradient of weights both matrices are read along their rows, and the smallest tiles need half of the memory.
+  constexpr int kSmallestOfWeights = 16384;
+  TiledLaunch best;
+  double best_cost = std::numeric_limits<double>::infinity(), best_waves = 0;
   for (const PlainKernel& kernel : kPlainGemm) {
-    const TiledLaunch& row = kernel.launch;
+    TiledLaunch row = kernel.launch;
+    if (s.a_transposed && !s.b_transposed && row.m == small.m && row.n == small.n) row.shared_bytes = kSmallestOfWeights;
     KernelResources resources;
     resources.registers = row.registers;
     const double resident = std::max(1, blocks_per_multiprocessor(card, resources, row.threads, row.shared_bytes).blocks);
     const double blocks = std::ceil(tiles_of(row) / card.multiprocessors), last = std::fmod(blocks, resident);
     const double at_once = blocks - last + (last > 0 ? std::max(last, kernel.alone * resident) : 0);
     const double cost = at_once * kernel.cost * row.m * row.n * (k + kernel.begin);
-    if (best != nullptr && cost >= best_cost) continue;
-    best = &kernel;
+    if (cost >= best_cost) continue;
+    best = row;
     best_cost = cost;
     best_waves = tiles_of(row) / (resident * card.multiprocessors);
   }
@@ -160,7 +164,7 @@ TypicalLaunch of_plain_gemm_until_ada(const Operation& operation, const Occupanc
   double parts = 1;
   if (!s.b_transposed && k >= kLongSum && best_waves < kFewWaves)
     parts = std::clamp(std::round(kWavesOfParts / best_waves), 1.0, std::min(kMostParts, k / kLeastPart));
-  return of_tiles(best->launch, tiles_of(best->launch) * parts, card);
+  return of_tiles(best, tiles_of(best) * parts, card);
 }
 
 TypicalLaunch of_gemm(const Operation& operation, const CardRates& rates, const OccupancyCard& card) {

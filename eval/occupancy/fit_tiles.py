@@ -17,7 +17,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import minimize
 
 # Tile, blocks that fit on a multiprocessor, warps of a block.
 KERNELS = {
@@ -100,6 +99,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder with neusight")
     args = parser.parse_args()
+    from scipy.optimize import minimize  # the environments of the tests do not have it
+
     folder = args.data / "neusight/ops_train"
     all_rows = rows(folder / "linear__NVIDIA_A100-PCIE-40GB.csv.gz")
     random.Random(3).shuffle(all_rows)

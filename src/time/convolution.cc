@@ -167,12 +167,10 @@ ConvolutionTime in_precision(const Operation& operation, Precision precision, co
   compute.ns = std::max(compute.ns, 1e9 * 2 * product.batch * product.m * product.n * product.k / (rate * c.most_rate));
   if (strided) compute.ns *= c.strided;
   const bool few = in_channels == 1 || (groups == 1 && in_channels < 4);  // an image's channels, or depthwise: these have their own kernels
-  // Profiles and rows of TF32 in channels-first layout show this. Rows of mixed precision (timm) do not.
-  const bool first_in_tf32 = precision == Precision::tf32 && !s.channels_last;
-  // The cost of uneven channels was measured in channels-last layout, and on Hopper. The kernels that change the layout pad the channels
-  // too.
-  const bool padded = first_in_tf32 && card.capability < 90;
-  if (tensor && !few && !padded && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0)) compute.ns *= c.uneven;
+  // Before Hopper, profiles and rows of TF32 in channels-first layout show this. Rows of mixed precision (timm) and of an H200 do not.
+  const bool turns_all = precision == Precision::tf32 && !s.channels_last && card.capability < 90;
+  // The cost of uneven channels was measured in channels-last layout and on Hopper. Kernels that turn whole tensors pad channels, too.
+  if (tensor && !few && !turns_all && (s.in_channels % 4 != 0 || s.out_channels % 4 != 0)) compute.ns *= c.uneven;
   if (tensor && few && (window > 9 || pass != Pass::weight_gradient)) compute.ns *= c.few_channels;
   const double flops = 2 * batch * groups * in_channels * out_channels * out * window;
   if (tensor && groups > 1 && in_channels > 1) compute.ns = grouped_ns(compute.ns, s, strided, flops, c, card);
@@ -205,16 +203,16 @@ ConvolutionTime in_precision(const Operation& operation, Precision precision, co
   // Tensor cores need channels-last layout and a multiple of eight channels. Otherwise separate kernels change the layout or pad the
   // tensors.
   // A window of one element is a product of whole tensors in any layout: profiles of an A100 and an H200 have the kernels of such products.
-  const bool pointwise = first_in_tf32 && window == 1 && stride_1 && groups == 1;
+  const bool pointwise = turns_all && window == 1 && stride_1 && groups == 1;
   double turned_ns = 0;
   if (tensor && in_channels > 1 && !pointwise) {
     const auto unfit = [&](int64_t channels) { return !s.channels_last || channels % 8 != 0; };
     const double turned_bytes = (unfit(s.in_channels) && !few ? x_bytes : 0) + (unfit(s.out_channels) ? y_bytes : 0);
     // In channels-first layout whole tensors are turned; in channels-last only the padding needs a copy.
-    const double turned = std::max(c.turned, first_in_tf32 ? card.convolution_turned_first : 0);
+    const double turned = std::max(c.turned, turns_all ? card.convolution_turned_first : 0);
     if (turned_bytes > 0) turned_ns = moving_ns(turned_bytes, 2 * turned, 1, card) + 2 * card.launch_ns;
     // A window's few elements fill a part of the tile that a block turns: the kernels' own work limits them, not the memory.
-    if (first_in_tf32 && !few && window > 1)
+    if (turns_all && !few && window > 1)
       turned_ns += std::max(moving_ns(w_bytes, 2, 1, card),
                             1e9 * 2 * w_bytes / (card.convolution_turned_weights * card.multiprocessors * card.clock_hz));
     ns += turned_ns;

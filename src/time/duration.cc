@@ -123,9 +123,9 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
       card.interval[kind][precision] = {constants.of_operation(kind, precision, "low" + own),
                                         constants.of_operation(kind, precision, "high" + own)};
     }
-    const auto of_attention_rows = [&](const std::string& rows) -> Interval {
-      return {constants.of_operation(OperationKind::attention, precision, rows + "low" + own),
-              constants.of_operation(OperationKind::attention, precision, rows + "high" + own)};
+    const auto of_attention_rows = [&](const char* rows) -> Interval {
+      return {constants.of_operation(OperationKind::attention, precision, fmt::format("{}low{}", rows, own)),
+              constants.of_operation(OperationKind::attention, precision, fmt::format("{}high{}", rows, own))};
     };
     card.window_interval[precision] = of_attention_rows("window_");
     card.prefill_interval[precision] = of_attention_rows("prefill_");

@@ -31,6 +31,7 @@ def job(name, size_mib, more="world_size = 2\nranks = [0, 1]", launcher=()):
     return f'[[job]]\nname = "{name}"\ncommand = {json.dumps(words)}\n{more}\n'
 
 
+@pytest.mark.slow
 def test_growth_counts_on_the_rank_that_needs_most(gpucast_bin, own_cache, tmp_path):
     project = Project(gpucast_bin, tmp_path)
     (tmp_path / "train.py").write_text(TRAIN)

@@ -225,7 +225,7 @@ for most in (3, 65536):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("made", NUMBERS)
+@pytest.mark.parametrize("made", [pytest.param(made, marks=pytest.mark.slow) if made == "operators" else made for made in NUMBERS])
 def test_numbers_made_by_compiled_code_are_known(gpucast_bin, tmp_path, made):
     (tmp_path / "loops.py").write_text(NUMBERS[made] + LOOPS)
     words = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--", sys.executable, "loops.py"]

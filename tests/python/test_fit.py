@@ -117,6 +117,10 @@ def test_what_cannot_be_answered_is_said(fits):
     assert "unrecognized arguments: --unknown" in error
     nothing = fits("--gpu", "rtx3060", "--vary", "batch=--batch-size:2500..2600", code=1)
     assert nothing["answers"][0]["values"] is None
+
+
+@pytest.mark.slow
+def test_a_limit_that_is_not_memory_is_said(fits):
     everything = fits("--gpu", "rtx3060", "--vary", "batch=--batch-size:1..4")
     assert everything["answers"][0]["values"] == {"batch": 4}
     assert everything["answers"][0]["next"] is None

@@ -159,7 +159,7 @@ for step in range(3):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("start", "ranks"), [("lazy", "2,3"), ("eager", "2,3")])
+@pytest.mark.parametrize(("start", "ranks"), [pytest.param("lazy", "2,3", marks=pytest.mark.slow), ("eager", "2,3")])
 def test_a_capture_says_which_ranks_a_communicator_connects(gpucast, start, ranks):
     run = gpucast(GROUPS, "--world-size", "6", "--ranks", ranks, command=[sys.executable, "train.py", start], timeout=120)
     assert run.code == 0, run.err

@@ -81,6 +81,7 @@ def test_cnn(matrix, case):
     check(matrix, script_of(*case))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "case",
     [TRANSFORMERS[0], *(pytest.param(case, marks=pytest.mark.slow) for case in TRANSFORMERS[1:])],

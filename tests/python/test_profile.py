@@ -557,6 +557,7 @@ def test_example_resnet(profile):
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_torchrun(profile):
     script = """
 import os

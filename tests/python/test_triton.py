@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 
+import pytest
 from conftest import train_script
 
 # One cache for the test: a user's own holds kernels already, and is none of a test's business.
@@ -26,6 +27,7 @@ def test_kernels_in_eager_mode(gpucast):
     assert run.report["steps"] == 3
 
 
+@pytest.mark.once
 def test_compiled_model(gpucast, leaves_nothing):
     """On a cold cache: a C compiler, Triton and ptxas run, partly in worker processes that use the GPU and live on."""
     compiled = "optimizer = torch.optim.Adam(model.parameters())\ncompiled = torch.compile(model)\n"

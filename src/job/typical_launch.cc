@@ -28,9 +28,10 @@ constexpr TiledLaunch kPlainUntilAmpere[] = {{128, 128, 256, 128, 32768, "volta_
                                              {64, 64, 64, 126, 8192, "volta_sgemm_64x64_nt"},
                                              {128, 32, 256, 57, 16384, "volta_sgemm_128x32_nt"},
                                              {64, 32, 256, 82, 26624, "volta_sgemm_64x32_sliced1x4_tn"}};
-// cuBLAS's fp32 kernels on Volta and Ampere, with the figures of Ampere's (libcublasLt 12.4.5.8). A block's cost is its multiplications
-// times `cost`, while all blocks that fit are on its multiprocessor. `alone`: the part of that time that one block alone needs. `begin`:
-// the steps of k for which a block's begin and end last. The three are fitted to cuBLAS's choices: eval/occupancy/fit_tiles.py.
+// cuBLAS's fp32 kernels on Volta, Ampere and Ada, with the figures of Ampere's (libcublasLt 12.4.5.8). A block's cost is its
+// multiplications times `cost`, while all blocks that fit are on its multiprocessor. `alone`: the part of that time that one block alone
+// needs. `begin`: the steps of k for which a block's begin and end last. The three are fitted to cuBLAS's choices:
+// eval/occupancy/fit_tiles.py.
 struct PlainKernel {
   TiledLaunch launch;
   double cost, alone, begin;
@@ -125,7 +126,7 @@ TypicalLaunch of_plain_gemm(const Operation& operation, const CardRates& rates, 
   return of_tiles(like_tile(kPlain, tiling.tile_m, tiling.tile_n), tiling.tiles, card);
 }
 
-// cuBLAS's fp32 kernels on Volta and Ampere. Several blocks share a multiprocessor; each block of the last wave has more of it. In
+// cuBLAS's fp32 kernels on Volta, Ampere and Ada. Several blocks share a multiprocessor; each block of the last wave has more of it. In
 // batches of products all kernels are the largest.
 TypicalLaunch of_plain_gemm_until_ada(const Operation& operation, const OccupancyCard& card) {
   constexpr double kSmallGrid = 1.25, kLeastSplit = 256, kSplitByTiles = 1200, kLeastPart = 64, kBlocksOfMultiprocessor = 2;

@@ -11,9 +11,8 @@ namespace {
 CounterShares shares_of_waves(const Occupancy& occupancy, double busy_warps) {
   const int resident = occupancy.resident.blocks;
   if (occupancy.waves <= 1 || resident <= 0) return {occupancy.achieved, occupancy.sm_active};
-  const bool full = occupancy.tail >= 1;
-  const double waves = static_cast<double>(full ? occupancy.waves : occupancy.waves - 1);
-  if (full) return {occupancy.theoretical, 1};
+  if (occupancy.tail >= 1) return {occupancy.theoretical, 1};
+  const auto waves = static_cast<double>(occupancy.waves - 1);  // full ones
   // The last wave's blocks of one multiprocessor, and the time that they need, as a share of a full wave's.
   const double blocks = occupancy.tail * resident;
   const double time = std::max(std::ceil(blocks) / resident, std::min(1.0, busy_warps / std::max(1, occupancy.warps)));

@@ -3,11 +3,8 @@
 #include <algorithm>
 
 namespace gpucast::pack {
-namespace {
 
 uint32_t slice_units(const MigProfile& profile, int start) { return ((1U << profile.memory) - 1) << start; }
-
-}  // namespace
 
 int64_t largest_free_profile(std::span<const MigProfile> profiles, uint32_t taken_units) {
   for (size_t p = profiles.size(); p > 0; --p)

@@ -17,6 +17,9 @@ struct MigSlices {
   std::vector<Slice> slices;
 };
 
+// The units of memory of a slice that begins there, one bit each.
+uint32_t slice_units(const MigProfile& profile, int start);
+
 // The number, from 1, of the largest profile that still fits; 0: none. `profiles` are in the order of mig_profiles().
 int64_t largest_free_profile(std::span<const MigProfile> profiles, uint32_t taken_units);
 

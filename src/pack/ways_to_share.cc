@@ -10,38 +10,48 @@
 #include "src/base/bytes.h"
 #include "src/pack/cluster.h"
 #include "src/pack/demand.h"
+#include "src/pack/mig_slices.h"
 #include "src/pack/policy.h"
 
 namespace gpucast::pack {
 namespace {
 
+// In whole percent of the multiprocessors, by job.
+std::vector<double> thread_limits(std::span<const Job> jobs, const CardSize& size, const SharingRules& rules) {
+  std::vector<double> shares;
+  double sum = 0;
+  for (const Job& job : jobs) {
+    const auto demand = card_demand(size, *job.figures_on(size.gpu->id), rules);
+    shares.push_back(demand ? static_cast<double>(demand->share) / kWholeCard : 1);
+    sum += shares.back();
+  }
+  for (double& share : shares) share = std::max(1.0, std::floor(100 * share / std::max(1.0, sum) + 1e-9));
+  return shares;
+}
+
 // Shared by processes that may each use all of it, or a part of the multiprocessors.
 WayToShare without_slices(SharingMode mode, std::span<const Job> jobs, const Gpu& gpu, const PackConstants& constants) {
   WayToShare out;
   out.mode = mode;
-  const SharingRules rules = sharing_rules(find_policy("memory"), mode, constants);
+  const SharingRules rules = sharing_rules(kMemoryPolicy, mode, constants);
   const CardSize size = card_size(gpu, rules);
   int64_t request_bytes = 0;
-  std::vector<double> shares;
+  std::vector<KernelMix> mixes;
   for (const Job& job : jobs) {
     const Figures& figures = *job.figures_on(gpu.id);
     request_bytes += figures.request_bytes;
-    const auto demand = card_demand(size, figures, rules);
-    shares.push_back(demand ? static_cast<double>(demand->share) / kWholeCard : 1);
+    mixes.push_back(kernel_mix_of(figures));
   }
   if (request_bytes > size.capacity_bytes) {
     out.problem = fmt::format("they ask for {} of {}", format_bytes(request_bytes), format_bytes(size.capacity_bytes));
     return out;
   }
-  double sum = 0;
-  for (const double share : shares) sum += share;
-  std::vector<KernelMix> mixes;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    mixes.push_back(kernel_mix_of(*jobs[i].figures_on(gpu.id)));
-    if (mode != SharingMode::mps_limits) continue;
-    const double percents = std::max(1.0, std::floor(100 * shares[i] / std::max(1.0, sum) + 1e-9));
-    mixes.back().compute_limit = percents / 100;
-    out.limits.push_back(fmt::format("{:.0f} %", percents));
+  if (mode == SharingMode::mps_limits) {
+    const std::vector<double> limits = thread_limits(jobs, size, rules);
+    for (size_t i = 0; i < limits.size(); ++i) {
+      mixes[i].compute_limit = limits[i] / 100;
+      out.limits.push_back(fmt::format("{:.0f} %", limits[i]));
+    }
   }
   out.slowdowns = slowdowns(mixes, gpu, mode, constants);
   return out;
@@ -57,7 +67,7 @@ struct Slices {
 class SliceSearch {
  public:
   SliceSearch(std::span<const Job> jobs, const Gpu& gpu, const PackConstants& constants)
-      : rules_(sharing_rules(find_policy("memory"), SharingMode::mig, constants)), size_(card_size(gpu, rules_)) {
+      : rules_(sharing_rules(kMemoryPolicy, SharingMode::mig, constants)), size_(card_size(gpu, rules_)) {
     for (const Job& job : jobs) {
       const Figures& figures = *job.figures_on(gpu.id);
       auto& speeds = speeds_.emplace_back();
@@ -77,17 +87,17 @@ class SliceSearch {
     for (size_t p = 0; job < speeds_.size() && p < size_.profiles.size(); ++p) {
       if (speeds_[job][p] <= 0) continue;
       for (const int start : size_.profiles[p].starts) {
-        const uint32_t units = ((1U << size_.profiles[p].memory) - 1) << start;
+        const uint32_t units = slice_units(size_.profiles[p], start);
         if ((units & taken_units) != 0) continue;
         const double others = best(job + 1, taken_units | units).progress;
         if (others >= 0 && speeds_[job][p] + others > out.progress)
           out = {speeds_[job][p] + others, static_cast<int>(p), taken_units | units};
       }
     }
-    return found_[{job, taken_units}] = out;
+    return at->second = out;
   }
 
-  SharingRules rules() const { return rules_; }
+  const SharingRules& rules() const { return rules_; }
 
  private:
   SharingRules rules_;

@@ -227,7 +227,7 @@ struct ChosenConvolution {
 };
 
 // Where TF32 is allowed, libraries use it or fp32, whichever is faster. No depthwise kernel uses TF32. On Hopper cuDNN 9 computes the
-// gradient of a window's weights in TF32 from four channels on, even where fp32 would be faster. On Ampere it does so too.
+// gradient of a window's weights in TF32 from four channels on, even where fp32 would be faster. On Ampere and Ada it does so, too.
 ChosenConvolution chosen_convolution(const Operation& operation, const CardRates& card) {
   const ConvolutionTime own = in_precision(operation, operation.precision, card);
   if (operation.precision != Precision::tf32) return {operation.precision, own};

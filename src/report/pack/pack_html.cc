@@ -18,7 +18,7 @@ namespace gpucast {
 namespace {
 
 constexpr size_t kMostCards = 200, kMostBars = 20000;
-constexpr double kLeft = 130, kWidth = 1000, kLane = 18, kGap = 8, kTop = 28;
+constexpr double kLeft = 130, kWidth = 1000, kLane = 18, kGap = 8, kTop = 28, kLetter = 6.2;
 
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --ink: #1c2024; --soft: #60646c; --line: #d9dce1; --paper: #ffffff; --sat: 55%; --light: 72%; --bad: #c62a2f; }
@@ -64,6 +64,8 @@ double tick_of(double range) {
   return 10 * power;
 }
 
+size_t hue_of(size_t job) { return job * 137 % 360; }
+
 struct Bar {
   uint32_t job = 0;
   size_t lane = 0;
@@ -99,8 +101,8 @@ void draw_bar(const PackReport& report, const Bar& bar, double y, double scale, 
                  name, since(placed.start_ns) / unit.ns, since(placed.end_ns) / unit.ns, unit.name, placed.slowdown,
                  static_cast<double>(placed.request_bytes) / static_cast<double>(int64_t{1} << 30),
                  placed.cards.size() > 1 ? fmt::format(", on {} cards", placed.cards.size()) : "", placed.slowdown > 1.5 ? " slow" : "",
-                 (bar.job * 137U) % 360U, x, y, width, kLane - 2);
-  const auto fits = static_cast<size_t>(std::max(0.0, (width - 6) / 6.2));
+                 hue_of(bar.job), x, y, width, kLane - 2);
+  const auto fits = static_cast<size_t>(std::max(0.0, (width - 6) / kLetter));
   if (fits >= 3 && report.jobs[bar.job].name.size() <= fits)
     fmt::format_to(std::back_inserter(*svg), "<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", x + 4, y + 12, name);
   *svg += "</g>\n";
@@ -165,11 +167,11 @@ std::string ways_picture(const PackReport& report) {
       // The longest label that the part has room for.
       std::string label;
       for (const std::string& one : {fmt::format("{}: {}{}", name, slower_text, limit), slower_text + limit, slower_text})
-        if (label.empty() && static_cast<double>(one.size()) * 6.2 < width - 6) label = one;
+        if (label.empty() && static_cast<double>(one.size()) * kLetter < width - 6) label = one;
       fmt::format_to(std::back_inserter(svg),
                      "<g><title>{}\n{:.2f} times as long as alone, 90 % between {:.2f} and {:.2f}{}</title>"
                      "<rect class=\"job\" style=\"--hue:{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" rx=\"2\"/>",
-                     name, slower.expected, slower.low, slower.high, limit, (i * 137) % 360, x, y, width, kBar - 4);
+                     name, slower.expected, slower.low, slower.high, limit, hue_of(i), x, y, width, kBar - 4);
       fmt::format_to(std::back_inserter(svg), "<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", x + 4, y + 15, label);
       svg += "</g>\n";
       x += width;

@@ -37,6 +37,7 @@ Each module imports only modules further down in this list; lower ones call high
     structured        values of large tensors, kept by structure: one-hot matrices, comparisons, triangles
     drawn             whole numbers that follow from unknown values, drawn from their distribution
     masked_scores     unknown scores with a mask that keeps some
+    one_core          autograd's threads run on the core of their caller, under `--warp`
     own_time          the time that following values takes, which clocks and predicted steps leave out
     initialisation    large weights are not drawn on the host
     loops             loops that wait for an unknown answer of the card end

@@ -7,11 +7,25 @@ import os
 import sys
 import time
 
-from . import checkpoints, ending, initialisation, loops, operator_layout, patching, process, session, shadow_values, values, whole_run
+from . import (
+    checkpoints,
+    ending,
+    initialisation,
+    loops,
+    one_core,
+    operator_layout,
+    patching,
+    process,
+    session,
+    shadow_values,
+    values,
+    whole_run,
+)
 
 _core = None
 _ahead_ns = _set_back = None  # functions of the core
 _host_ns = None  # of the core: what a clock shows; None until torch is imported
+_interruptions_ns = None  # of the core: three numbers (gpucast_vgpu_interruptions)
 _operators = None  # operator_layout.Follower
 _real_ns = time.monotonic_ns
 
@@ -44,8 +58,9 @@ def _of_id(real, moved, unit):
 
 
 def follow(core):
-    global _ahead_ns, _core, _host_ns, _set_back
+    global _ahead_ns, _core, _host_ns, _interruptions_ns, _set_back
     _core = core
+    _interruptions_ns = core.gpucast_vgpu_interruptions().contents
     _set_back = core.gpucast_vgpu_set_back
     _ahead_ns = core.gpucast_vgpu_time_ahead_ns
     _host_ns = core.gpucast_vgpu_host_clock_ns
@@ -73,6 +88,7 @@ def install(torch):
     for name in _TF32:
         patching.wrap(torch._C, name, lambda real: _then_tell_tf32(torch, real))
     if session.settings().get("warp"):
+        one_core.install(torch, _left_out)
         patching.wrap(torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_next_data", _with_time_for_workers)
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -110,13 +126,19 @@ def _with_time_for_workers(real):
     return next_data
 
 
+def _left_out(measured_ns, usual_ns=0):
+    """gpucast took this time. It does so for each operator, so this is no call of the core, which would take longer than some operators."""
+    _interruptions_ns[0] += measured_ns
+    _interruptions_ns[1] += usual_ns
+
+
 def _cuda_starts(torch):
     initialisation.forget()
     values.install_at_cuda_start(torch)
-    shadow_values.leave_time_out(_core.gpucast_vgpu_was_interrupted, _real_ns)
     _tell_tf32(torch)
     if _operators is not None:
         _operators.follow()
+    _interruptions_ns[2] = shadow_values.leave_time_out(_left_out, _real_ns, _core.gpucast_vgpu_yardstick_ns)
     if process.state == process.WATCHING and not process.is_data_worker():
         process.state = process.CLOCKED
 

@@ -180,8 +180,7 @@ def call_core():
     core.gpucast_vgpu_uploads.restype = ctypes.c_uint64
     core.gpucast_vgpu_set_back.argtypes = [ctypes.c_int64]
     core.gpucast_vgpu_set_back.restype = None
-    core.gpucast_vgpu_was_interrupted.argtypes = [ctypes.c_int64]
-    core.gpucast_vgpu_was_interrupted.restype = None
+    core.gpucast_vgpu_interruptions.restype = ctypes.POINTER(ctypes.c_int64 * 3)
     core.gpucast_vgpu_time_ahead_ns.restype = ctypes.c_int64
     core.gpucast_vgpu_yardstick_ns.restype = ctypes.c_int64
     core.gpucast_vgpu_host_clock_ns.argtypes = [ctypes.c_int]

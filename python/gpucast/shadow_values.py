@@ -66,6 +66,9 @@ _NOT_FOLLOWED = _names("empty_strided new_empty_strided rand randn rand_like ran
 _TO_HOST = _names("to cpu type")
 _GETTERS = _names("data T mT H mH")  # properties that give a tensor
 _COPIES = _names("copy_ fill_ zero_")
+_VIEWS = _names(
+    "view unsqueeze squeeze transpose permute reshape expand t narrow select split chunk unbind flatten detach view_as expand_as movedim"
+)
 _BACKWARD = _names("backward grad")
 _ENDS = {int, type(None)}  # of slices
 _ASIDE = _names("__delete__ __hash__ __repr__ size stride dim backward record_stream register_hook data_ptr is_contiguous")
@@ -178,14 +181,16 @@ def end():
         _take_mode_off()
 
 
-def leave_time_out(took, now_ns):
-    """`took(nanoseconds)` is called for the time that following took by the clock `now_ns()`."""
+def leave_time_out(took, now_ns, yardstick):
+    """`took(measured_ns, usual_ns)` is called for the time that following took: by the clock `now_ns()`, and the usual time of the parts that are not
+    measured. Returns the time of `yardstick()`, a fixed piece of work, while the usual times were measured; 0: none were."""
     global _own
-    if _mode is not None:
-        _own = own_time.OwnTime(took, now_ns)
-        for module in (_torch.functional, _torch.nn.functional, _torch._tensor, _torch.autograd):
-            patching.wrap(module, "handle_torch_function", _on_the_way)
-        _own.measure(_torch, _mode_off, _mode)
+    if _mode is None:
+        return 0
+    _own = own_time.OwnTime(took, now_ns)
+    for module in (_torch.functional, _torch.nn.functional, _torch._tensor, _torch.autograd):
+        patching.wrap(module, "handle_torch_function", _on_the_way)
+    return _own.measure(_torch, _mode_off, _mode, yardstick)
 
 
 def _around_ns(function):
@@ -197,7 +202,9 @@ def _around_ns(function):
     if name in _ASIDE:
         return _own.method_ns
     if type(function) is types.FunctionType:
-        return 0  # it came here through `_on_the_way`
+        return _own.function_ns  # it came here through `_on_the_way`
+    if name in _VIEWS:
+        return _own.view_ns
     return _own.factory_ns if name in _FACTORIES or name in _EMPTY else _own.operator_ns
 
 
@@ -422,6 +429,8 @@ def _call(function, args, kwargs):
         _replace(*args)
     else:
         _follow(function, args, kwargs, result)
+    if _own is not None and (kind == "change" or isinstance(result, (_torch.Tensor, tuple, list))):
+        _own.followed()
     return result
 
 

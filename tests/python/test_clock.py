@@ -1,6 +1,7 @@
 """`gpucast run --real-time` and `--warp`: a script that measures itself finds the card's times."""
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -124,6 +125,49 @@ def script(tmp_path_factory):
 def step_ms(gpucast_bin, script):
     words = [gpucast_bin, "time", "--gpu", "a100-80", "--format", "json", "--", sys.executable, script]
     return json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["step"]["expected_ns"] / 1e6
+
+
+AFFINITY = """
+import os, torch
+
+cores = {"outside": [], "inside": []}
+x = torch.ones(8, device="cuda", requires_grad=True)
+for _ in range(2):
+    y = x * 2
+    y.register_hook(lambda _: cores["inside"].append(os.sched_getaffinity(0)))
+    y.sum().backward()
+    cores["outside"].append(os.sched_getaffinity(0))
+print(len(cores["inside"]), [len(found) for found in cores["inside"]], len(set.union(*cores["inside"])))
+print(all(found == os.sched_getaffinity(os.getppid()) for found in cores["outside"]))
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_threads_of_backward_share_a_core(gpucast_bin, tmp_path):
+    assert output_of(gpucast_bin, tmp_path, AFFINITY) == "2 [1, 1] 1\nTrue\n"
+
+
+ENDS = """
+import torch
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+x = torch.ones(8, device="cuda", requires_grad=True)
+for _ in range(20):
+    Twice.apply(x).sum().backward()
+"""
+
+
+@pytest.mark.slow  # a race: without the wait at the end, every other run ended by SIGABRT on PyTorch 2.4
+def test_a_script_may_end_right_after_backward(gpucast_bin, tmp_path):
+    for _ in range(6):
+        output_of(gpucast_bin, tmp_path, ENDS)
 
 
 @pytest.mark.slow
@@ -273,12 +317,13 @@ def usual(call):
             call()
         times.append(time.perf_counter() - begin)
     return sorted(times)[5]
-def once(call):
-    followed = usual(call)
-    with torch._C.DisableTorchFunction():
-        return followed / usual(call)
 def ratio(call):
-    return sorted(once(call) for _ in range(5))[2]
+    followed, alone = [], []
+    for _ in range(9):  # in turn: the machine's speed changes
+        followed.append(usual(call))
+        with torch._C.DisableTorchFunction():
+            alone.append(usual(call))
+    return sorted(followed)[4] / sorted(alone)[4]
 views = ratio(lambda: x.unsqueeze(0)), ratio(lambda: torch.empty((64, 64), **how).view(-1))
 print(*views, ratio(lambda: (x.shape, x.stride(0), x + x)))
 """
@@ -287,8 +332,8 @@ print(*views, ratio(lambda: (x.shape, x.stride(0), x + x)))
 @pytest.mark.once
 def test_calls_of_which_nothing_is_known_take_no_longer(gpucast_bin, tmp_path):
     view, empty, sizes = map(float, output_of(gpucast_bin, tmp_path, UNKNOWN).split())
-    assert 0 < view < 3
-    assert 0 < empty < 2
+    assert view < 3
+    assert empty < 3
     assert 0.3 < sizes < 2, "more is left out than following took"
 
 

@@ -87,6 +87,9 @@ GPUCAST_VGPU_API int64_t gpucast_vgpu_host_clock_ns(int clock_id);
 GPUCAST_VGPU_API void gpucast_vgpu_set_back(int64_t ns);
 // The capture layer took this time, which a real host does not need.
 GPUCAST_VGPU_API void gpucast_vgpu_was_interrupted(int64_t ns);
+// For a caller that interrupts each operator: three numbers in nanoseconds. It adds measured times to the first and usual ones to the
+// second. The third is this machine's yardstick while the usual times were measured.
+GPUCAST_VGPU_API int64_t* gpucast_vgpu_interruptions();
 // Whether matrix products and convolutions of fp32 may use TF32, from now on.
 GPUCAST_VGPU_API void gpucast_vgpu_allow_tf32(int products, int convolutions);
 }

@@ -20,7 +20,7 @@ class HostSpeed {
   double share(int64_t reference_ns) const;
 
  private:
-  static constexpr size_t kKept = 9;
+  static constexpr size_t kKept = 5;
   std::array<int64_t, kKept> last_ = {};
   size_t count_ = 0;
 };

@@ -24,9 +24,36 @@ std::atomic<int64_t> g_ahead_ns{0};
 std::atomic<int64_t> g_left_out_ns{0};
 std::atomic<int64_t> g_last_read_ns{0};  // of the monotonic clock, by the script
 
+// ---- What the capture layer took ---------------------------------------------------------------------------------------------------
+
+// Sums, to which the capture layer adds itself.
+struct Interruptions {
+  std::atomic<int64_t> measured_ns{0};
+  std::atomic<int64_t> usual_ns{0};  // not measured each time; right while this machine's yardstick is `yardstick_ns`
+  std::atomic<int64_t> yardstick_ns{0};
+};
+static_assert(sizeof(Interruptions) == 3 * sizeof(int64_t) && std::atomic<int64_t>::is_always_lock_free);
+
+Interruptions g_interruptions;
+std::atomic<int64_t> g_counted_measured_ns{0}, g_counted_usual_ns{0};  // taken into account
+
+int64_t not_counted(const std::atomic<int64_t>& sum, std::atomic<int64_t>* counted) {
+  const int64_t now = sum.load(std::memory_order_relaxed);
+  return now - counted->exchange(now, std::memory_order_relaxed);
+}
+
+// Since the last call. `yardstick_ns`: of this machine now; 0: not measured.
+int64_t interrupted_ns(double yardstick_ns = 0) {
+  const int64_t measured_ns = not_counted(g_interruptions.measured_ns, &g_counted_measured_ns);
+  const auto usual_ns = static_cast<double>(not_counted(g_interruptions.usual_ns, &g_counted_usual_ns));
+  const auto usual_yardstick_ns = static_cast<double>(g_interruptions.yardstick_ns.load(std::memory_order_relaxed));
+  const double slower = yardstick_ns > 0 && usual_yardstick_ns > 0 ? yardstick_ns / usual_yardstick_ns : 1;
+  return measured_ns + std::llround(usual_ns * slower);
+}
+
 // ---- The processor's work ----------------------------------------------------------------------------------------------------------
 
-constexpr int64_t kMeasureAgainNs = 10'000'000;  // of the processor's work
+constexpr int64_t kMeasureAgainNs = 2'500'000;  // of the processor's work
 
 // How often this thread waited for a lock, a disk or another thread.
 int64_t times_slept() {
@@ -117,15 +144,17 @@ void measure_speed(const HostTime& time, Worked* work) {
 // processor does not work (a sleep, a read from disk), the host of a card is no faster.
 int64_t settle(const HostTime& time, int64_t own_ns) {
   if (!is_scaled(time)) {
-    g_ahead_ns.fetch_sub(own_ns, std::memory_order_relaxed);
+    g_ahead_ns.fetch_sub(own_ns + interrupted_ns(), std::memory_order_relaxed);
     return machine_ns(CLOCK_MONOTONIC);
   }
   Worked& work = worked();
   const std::lock_guard lock(work.mutex);
   if (work.wall_ns == 0) measure_speed(time, &work);
+  const int64_t interrupted = interrupted_ns(static_cast<double>(time.yardstick_ns) / work.share);
+  own_ns += interrupted;
   const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = script_cpu_ns();
   const int64_t wall = now - work.wall_ns, own = std::min(own_ns, wall);
-  const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns, 0, wall - own);
+  const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns - interrupted, 0, wall - own);  // an interruption is work of the processor
   // While others had the processor, the host of a card would have worked on.
   const int64_t preempted = preempted_ns(wall - own - busy);
   add_lately(busy, preempted, &work);
@@ -174,6 +203,7 @@ void host_wait_until(const HostTime& time, double until_ns) {
 
 void host_pay_for_call(const HostTime& time) {
   const int64_t begin = machine_ns(CLOCK_MONOTONIC);
+  if (time.mode != ClockMode::warp) host_was_interrupted(time, interrupted_ns());
   if (time.exact.load(std::memory_order_relaxed)) return pause_until([&] { return begin + time.call_ns - machine_ns(CLOCK_MONOTONIC); });
   const int64_t ahead = g_ahead_ns.fetch_add(time.call_ns, std::memory_order_relaxed) + time.call_ns;
   if (time.mode != ClockMode::real_time || ahead < kPaymentNs) return;
@@ -219,9 +249,8 @@ int64_t gpucast_vgpu_host_clock_ns(int clock_id) {
   return std::max(last, now_ns);
 }
 
-void gpucast_vgpu_was_interrupted(int64_t ns) {
-  using gpucast::vgpu::run_clock;
-  if (const auto* clock = run_clock(); clock != nullptr) host_was_interrupted(clock->host, ns);
-}
+void gpucast_vgpu_was_interrupted(int64_t ns) { gpucast::vgpu::g_interruptions.measured_ns.fetch_add(ns, std::memory_order_relaxed); }
+
+int64_t* gpucast_vgpu_interruptions() { return reinterpret_cast<int64_t*>(&gpucast::vgpu::g_interruptions); }
 
 void gpucast_vgpu_set_back(int64_t ns) { gpucast::vgpu::g_ahead_ns.fetch_sub(ns); }

@@ -39,6 +39,7 @@ Each module imports only modules further down in this list; lower ones call high
     masked_scores     unknown scores with a mask that keeps some
     one_core          autograd's threads run on the core of their caller, under `--warp`
     own_time          the time that following values takes, which clocks and predicted steps leave out
+    late_compiler     `torch._dynamo` is imported when a script uses it
     initialisation    large weights are not drawn on the host
     loops             loops that wait for an unknown answer of the card end
     asserts           the condition of an `assert` that reads the card

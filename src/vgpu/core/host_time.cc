@@ -43,7 +43,9 @@ int64_t not_counted(const std::atomic<int64_t>& sum, std::atomic<int64_t>* count
 }
 
 // Since the last call. `yardstick_ns`: of this machine now; 0: not measured.
-int64_t interrupted_ns(double yardstick_ns = 0) {
+int64_t interrupted_ns(const HostTime& time, double yardstick_ns = 0) {
+  const auto* clock = started_clock();
+  if (clock == nullptr || &clock->host != &time) return 0;  // a thread of a clock that a test has stopped
   const int64_t measured_ns = not_counted(g_interruptions.measured_ns, &g_counted_measured_ns);
   const auto usual_ns = static_cast<double>(not_counted(g_interruptions.usual_ns, &g_counted_usual_ns));
   const auto usual_yardstick_ns = static_cast<double>(g_interruptions.yardstick_ns.load(std::memory_order_relaxed));
@@ -144,13 +146,13 @@ void measure_speed(const HostTime& time, Worked* work) {
 // processor does not work (a sleep, a read from disk), the host of a card is no faster.
 int64_t settle(const HostTime& time, int64_t own_ns) {
   if (!is_scaled(time)) {
-    g_ahead_ns.fetch_sub(own_ns + interrupted_ns(), std::memory_order_relaxed);
+    g_ahead_ns.fetch_sub(own_ns + interrupted_ns(time), std::memory_order_relaxed);
     return machine_ns(CLOCK_MONOTONIC);
   }
   Worked& work = worked();
   const std::lock_guard lock(work.mutex);
   if (work.wall_ns == 0) measure_speed(time, &work);
-  const int64_t interrupted = interrupted_ns(static_cast<double>(time.yardstick_ns) / work.share);
+  const int64_t interrupted = interrupted_ns(time, static_cast<double>(time.yardstick_ns) / work.share);
   own_ns += interrupted;
   const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = script_cpu_ns();
   const int64_t wall = now - work.wall_ns, own = std::min(own_ns, wall);
@@ -203,7 +205,7 @@ void host_wait_until(const HostTime& time, double until_ns) {
 
 void host_pay_for_call(const HostTime& time) {
   const int64_t begin = machine_ns(CLOCK_MONOTONIC);
-  if (time.mode != ClockMode::warp) host_was_interrupted(time, interrupted_ns());
+  if (time.mode != ClockMode::warp) host_was_interrupted(time, interrupted_ns(time));
   if (time.exact.load(std::memory_order_relaxed)) return pause_until([&] { return begin + time.call_ns - machine_ns(CLOCK_MONOTONIC); });
   const int64_t ahead = g_ahead_ns.fetch_add(time.call_ns, std::memory_order_relaxed) + time.call_ns;
   if (time.mode != ClockMode::real_time || ahead < kPaymentNs) return;

@@ -26,7 +26,6 @@ from . import (
     horizon,
     imagined_ranks,
     initialisation,
-    late_compiler,
     libraries,
     loader,
     operators,
@@ -104,8 +103,6 @@ def after_torch(module):
     process.is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or torch._utils.is_compiling
     if process.state != process.WATCHING or session.mode() == "doctor":
         return
-    if session.mode() != "fork_server" and not session.in_fork_server_child:  # these have imported it
-        patching.safely(late_compiler.install, torch)
     if session.mode() == "clock":
         initialisation.install(torch, _core.gpucast_vgpu_skip_random)
         clock.install(torch)

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from . import made_files, session
+from . import late_compiler, made_files, session
 
 # Packages that load CUDA without torch, possibly before torch is imported.
 _CUDA_USERS = ("pynvml", "cupy", "cuda", "numba.cuda")
@@ -87,10 +87,14 @@ def _wrap(name, spec):
             del loader.exec_module
         else:
             loader.exec_module = shadowed
-        _before(name, spec)
-        result = real(module)
-        _after(name, module)
-        return result
+
+        def execute():
+            _before(name, spec)
+            result = real(module)
+            _after(name, module)
+            return result
+
+        return late_compiler.postpone(module, execute) if name == _COMPILER else execute()
 
     try:
         loader.exec_module = exec_module

@@ -3,15 +3,19 @@
 PyTorch's optimizers import it to say where compiled code must break, and what it must leave alone. In a script that compiles nothing both do
 nothing. So the module is there without its contents until a script uses something else of it."""
 
-import importlib.util
 import sys
 import threading
 import types
 
-_NAME = "torch._dynamo"
-_GIVEN = frozenset(("__class__", "__dict__", "__doc__", "__file__", "__loader__", "__name__", "__package__", "__spec__"))
+from . import session
+
+# unittest and pytest look into all modules for the last one.
+_GIVEN = frozenset(
+    ["__class__", "__dict__", "__doc__", "__file__", "__loader__", "__name__", "__package__", "__spec__", "__warningregistry__"]
+)
 
 _lock = threading.RLock()
+_executes = []  # one function at most
 _left_alone = []  # functions that were given back as they are
 
 
@@ -51,21 +55,16 @@ def _import(module):
             vars(function).pop("__dynamo_disable", None)
         _left_alone.clear()
         try:
-            module.__spec__.loader.exec_module(module)
+            _executes.pop()()
         except BaseException:  # as an import that fails
-            sys.modules.pop(_NAME, None)
+            sys.modules.pop(module.__name__, None)
             vars(sys.modules["torch"]).pop("_dynamo", None)
             raise
 
 
-def install(torch):
-    """Right after torch is imported. Nothing changes where its compiler is imported already."""
-    if _NAME in sys.modules:
-        return
-    spec = importlib.util.find_spec(_NAME)
-    if spec is None:
-        return
-    module = importlib.util.module_from_spec(spec)
+def postpone(module, execute):
+    """During the import of `module`: `execute()` makes its contents, now or later."""
+    if session.mode() not in ("run", "clock") or session.in_fork_server_child:  # the server has imported it
+        return execute()
+    _executes.append(execute)
     module.__class__ = _Late
-    sys.modules[_NAME] = module
-    torch._dynamo = module

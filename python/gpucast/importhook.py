@@ -90,11 +90,13 @@ def _wrap(name, spec):
 
         def execute():
             _before(name, spec)
-            result = real(module)
+            real(module)
             _after(name, module)
-            return result
 
-        return late_compiler.postpone(module, execute) if name == _COMPILER else execute()
+        if name == _COMPILER:
+            late_compiler.postpone(module, execute)
+        else:
+            execute()
 
     try:
         loader.exec_module = exec_module

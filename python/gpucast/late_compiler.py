@@ -64,7 +64,8 @@ def _import(module):
 
 def postpone(module, execute):
     """During the import of `module`: `execute()` makes its contents, now or later."""
-    if session.mode() not in ("run", "clock") or session.in_fork_server_child:  # the server has imported it
-        return execute()
-    _executes.append(execute)
-    module.__class__ = _Late
+    if session.mode() in ("run", "clock") and not session.in_fork_server_child:  # the server has imported it
+        _executes.append(execute)
+        module.__class__ = _Late
+    else:
+        execute()

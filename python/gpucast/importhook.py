@@ -81,7 +81,8 @@ def _wrap(name, spec):
 
     def exec_module(module):
         if module.__name__ != name:  # a loader shared between modules
-            return real(module)
+            real(module)
+            return
         # Ours stands before the class's for this one call.
         if shadowed is None:
             del loader.exec_module

@@ -146,7 +146,8 @@ void measure_speed(const HostTime& time, Worked* work) {
 // processor does not work (a sleep, a read from disk), the host of a card is no faster.
 int64_t settle(const HostTime& time, int64_t own_ns) {
   if (!is_scaled(time)) {
-    g_ahead_ns.fetch_sub(own_ns + interrupted_ns(time), std::memory_order_relaxed);
+    const int64_t interrupted = interrupted_ns(time);  // a profiler's times must not run back
+    g_ahead_ns.fetch_sub(time.exact.load(std::memory_order_relaxed) ? own_ns : own_ns + interrupted, std::memory_order_relaxed);
     return machine_ns(CLOCK_MONOTONIC);
   }
   Worked& work = worked();

@@ -88,7 +88,7 @@ def install(torch):
     for name in _TF32:
         patching.wrap(torch._C, name, lambda real: _then_tell_tf32(torch, real))
     if session.settings().get("warp"):
-        one_core.install(torch, _left_out)
+        one_core.install(torch, _left_out, _real_ns)
         patching.wrap(torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_next_data", _with_time_for_workers)
     from torch.optim.optimizer import register_optimizer_step_post_hook
 

@@ -61,8 +61,7 @@ def install_at_cuda_start(torch):
     """At the first CUDA call: in a process that never makes one, PyTorch stays as it is."""
     patching.wrap(torch.autograd, "backward", lambda real: _differentiating(real, "tensors"))
     patching.wrap(torch.autograd, "grad", lambda real: _differentiating(real, "outputs"))
-    variable = torch.autograd.Variable
-    variable._execution_engine = _Engine(variable._execution_engine)
+    patching.wrap_engine(torch, _differentiating_once)
     for owner in (torch.nn.Module, torch.optim.Optimizer):
         patching.wrap(owner, "zero_grad", _zeroing)
     from torch.nn.modules import module
@@ -157,24 +156,20 @@ def _zeroing(real):
     return zero_grad
 
 
-class _Engine:
-    """The autograd engine, which Megatron's pipelines call past torch.autograd.backward."""
+def _differentiating_once(real):
+    """Of the engine, which torch.autograd.backward calls, too."""
 
-    def __init__(self, real):
-        self._real = real
-        self._marked = _differentiating(self.run_backward, "tensors")
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
-
-    def run_backward(self, *args, **kwargs):
+    def run_backward(*args, **kwargs):
         if not getattr(_local, "differentiating", False):
-            return self._marked(*args, **kwargs)
+            return marked(*args, **kwargs)
         _local.differentiating = False  # a pass that begins from here on, in a checkpoint, is another one
         try:
-            return self._real.run_backward(*args, **kwargs)
+            return real(*args, **kwargs)
         finally:
             _local.differentiating = True
+
+    marked = _differentiating(run_backward, "tensors")
+    return run_backward
 
 
 def _differentiating(real, name_of_roots):

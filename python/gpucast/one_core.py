@@ -7,32 +7,12 @@ import ctypes
 import os
 import time
 
-_now_ns = time.monotonic_ns  # of the machine: imported before the script's clocks are replaced
-_sleep = time.sleep
+from . import patching
+
 _END_S = 0.002
 
 _core = None  # chosen at the first backward; autograd's threads begin there, and inherit it
 _allowed = None  # the cores that this process may use
-
-
-class _Engine:
-    def __init__(self, real, took):
-        self._real, self._took = real, took
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
-
-    def run_backward(self, *args, **kwargs):
-        began_ns = _now_ns()
-        allowed = _move_to_core()
-        self._took(_now_ns() - began_ns)
-        try:
-            return self._real.run_backward(*args, **kwargs)
-        finally:
-            began_ns = _now_ns()
-            if allowed:
-                os.sched_setaffinity(0, allowed)
-            self._took(_now_ns() - began_ns)
 
 
 def _move_to_core():
@@ -58,11 +38,26 @@ def _let_threads_end():
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):  # it has ended
             os.sched_setaffinity(int(thread), _allowed)
-    _sleep(_END_S)
+    time.sleep(_END_S)
 
 
-def install(torch, took):
-    """`took(nanoseconds)` is called for gpucast's own time."""
-    variable = torch.autograd.Variable
-    variable._execution_engine = _Engine(variable._execution_engine, took)
+def install(torch, took, now_ns):
+    """`took(nanoseconds)` is called for gpucast's own time by the clock `now_ns()`."""
+
+    def around(real):
+        def run_backward(*args, **kwargs):
+            began_ns = now_ns()
+            allowed = _move_to_core()
+            took(now_ns() - began_ns)
+            try:
+                return real(*args, **kwargs)
+            finally:
+                began_ns = now_ns()
+                if allowed:
+                    os.sched_setaffinity(0, allowed)
+                took(now_ns() - began_ns)
+
+        return run_backward
+
+    patching.wrap_engine(torch, around)
     atexit.register(_let_threads_end)

@@ -20,6 +20,20 @@ def wrap(owner, name, around):
     setattr(owner, name, functools.wraps(real)(around(real)))
 
 
+class _Engine:
+    def __init__(self, real, around):
+        self._real, self.run_backward = real, around(real.run_backward)
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+
+def wrap_engine(torch, around):
+    """As `wrap`, for run_backward of the autograd engine: an object of C++, which Megatron's pipelines call past torch.autograd.backward."""
+    variable = torch.autograd.Variable
+    variable._execution_engine = _Engine(variable._execution_engine, around)
+
+
 def fail(name, error):
     """Switches the hook `name` off."""
     if name not in disabled:

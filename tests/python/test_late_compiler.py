@@ -19,7 +19,6 @@ print("after a step:", loaded(), file=sys.stderr)
 """
 
 USES = """
-import importlib
 zero_grad = torch.optim.Optimizer.zero_grad
 while hasattr(zero_grad, "__wrapped__"):
     zero_grad = zero_grad.__wrapped__

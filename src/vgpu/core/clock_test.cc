@@ -93,6 +93,17 @@ TEST_F(Clock, OurOwnWorkIsNotTheHosts) {
   EXPECT_EQ(gpucast_vgpu_time_ahead_ns(), 100'000) << "the first call's cost is paid";
 }
 
+// The time that this thread has had the processor.
+int64_t worked_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void work(int64_t ns) {
+  for (const int64_t end = worked_ns() + ns; worked_ns() < end;) continue;
+}
+
 int64_t work_for(std::chrono::milliseconds time) {
   const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
   for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) continue;
@@ -103,18 +114,27 @@ TEST_F(Clock, UsualInterruptionsFollowTheMachinesSpeed) {
   const int64_t yardstick = yardstick_ns();
   start_clock(ClockMode::warp, answer, 0, yardstick);
   launch("half");
-  const auto left_out_ns = [](int64_t usual_yardstick_ns) {
-    work_for(std::chrono::milliseconds(5));
-    const int64_t before = gpucast_vgpu_time_ahead_ns();
-    gpucast_vgpu_interruptions()[1] += 1'000'000;
+  const auto left_for_script_ns = [](int64_t usual_yardstick_ns) {
+    const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
+    gpucast_vgpu_interruptions()[1] += 4'000'000;
     gpucast_vgpu_interruptions()[2] = usual_yardstick_ns;
-    gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
-    return before - gpucast_vgpu_time_ahead_ns();
+    work(6'000'000);
+    return gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin;
   };
-  work_for(std::chrono::milliseconds(2));
-  const int64_t fast = left_out_ns(2 * yardstick), slow = left_out_ns(yardstick / 2);
+  int64_t fast = 0, slow = 0;
+  for (int i = 0; i < 8; ++i)  // in turn: this machine's speed changes
+    fast += left_for_script_ns(2 * yardstick), slow += left_for_script_ns(yardstick / 2);
   gpucast_vgpu_interruptions()[2] = 0;
-  EXPECT_LT(fast, slow) << "measured on a machine that was four times as slow, they are shorter now";
+  EXPECT_GT(fast, slow) << "measured on a machine that was four times as slow, they are shorter now";
+}
+
+TEST_F(Clock, UsualInterruptionsLeaveTheScriptAPart) {
+  start_clock(ClockMode::warp, answer, 0, yardstick_ns());
+  launch("half");
+  const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
+  gpucast_vgpu_interruptions()[1] += 50'000'000;
+  work(6'000'000);
+  EXPECT_GT(gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin, 200'000) << "time goes on";
 }
 
 TEST_F(Clock, WorkRunsAtTheSpeedOfACardsHost) {
@@ -127,13 +147,6 @@ TEST_F(Clock, WorkRunsAtTheSpeedOfACardsHost) {
   const int64_t begin = gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_GT(gpucast_vgpu_host_clock_ns(CLOCK_MONOTONIC) - begin, 29'000'000) << "a sleep takes its time";
-}
-
-// The time that this thread has had the processor.
-int64_t worked_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 TEST_F(Clock, TimeInWhichOthersHadTheProcessorDoesNotCount) {

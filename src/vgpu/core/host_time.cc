@@ -42,16 +42,23 @@ int64_t not_counted(const std::atomic<int64_t>& sum, std::atomic<int64_t>* count
   return now - counted->exchange(now, std::memory_order_relaxed);
 }
 
+struct Interrupted {
+  int64_t measured_ns = 0, usual_ns = 0;
+};
+
 // Since the last call. `yardstick_ns`: of this machine now; 0: not measured.
-int64_t interrupted_ns(const HostTime& time, double yardstick_ns = 0) {
+Interrupted interrupted(const HostTime& time, double yardstick_ns = 0) {
   const auto* clock = started_clock();
-  if (clock == nullptr || &clock->host != &time) return 0;  // a thread of a clock that a test has stopped
+  if (clock == nullptr || &clock->host != &time) return {};  // a thread of a clock that a test has stopped
   const int64_t measured_ns = not_counted(g_interruptions.measured_ns, &g_counted_measured_ns);
   const auto usual_ns = static_cast<double>(not_counted(g_interruptions.usual_ns, &g_counted_usual_ns));
   const auto usual_yardstick_ns = static_cast<double>(g_interruptions.yardstick_ns.load(std::memory_order_relaxed));
   const double slower = yardstick_ns > 0 && usual_yardstick_ns > 0 ? yardstick_ns / usual_yardstick_ns : 1;
-  return measured_ns + std::llround(usual_ns * slower);
+  return {measured_ns, std::llround(usual_ns * slower)};
 }
+
+// Usual times are not exact. This part of the work that was not measured is the script's in any case.
+constexpr double kLeastScript = 1.0 / 6;
 
 // ---- The processor's work ----------------------------------------------------------------------------------------------------------
 
@@ -142,22 +149,37 @@ void measure_speed(const HostTime& time, Worked* work) {
   g_ahead_ns.fetch_sub(work->wall_ns - begin, std::memory_order_relaxed);
 }
 
+// In real time this has passed: the host waits less for the costs of calls.
+void owe_less(int64_t ns) {
+  int64_t owed = g_ahead_ns.load(std::memory_order_relaxed);
+  while (!g_ahead_ns.compare_exchange_weak(owed, std::max<int64_t>(0, owed - ns), std::memory_order_relaxed)) continue;
+}
+
 // Takes the time since the last call into account. The last `own_ns` of it were gpucast's own. Returns the monotonic clock. While the
 // processor does not work (a sleep, a read from disk), the host of a card is no faster.
 int64_t settle(const HostTime& time, int64_t own_ns) {
   if (!is_scaled(time)) {
-    const int64_t interrupted = interrupted_ns(time);  // a profiler's times must not run back
-    g_ahead_ns.fetch_sub(time.exact.load(std::memory_order_relaxed) ? own_ns : own_ns + interrupted, std::memory_order_relaxed);
+    const Interrupted ours = interrupted(time);
+    if (time.exact.load(std::memory_order_relaxed)) {
+      // A profiler's times must not run back.
+    } else if (time.mode == ClockMode::warp) {
+      own_ns += ours.measured_ns + ours.usual_ns;
+    } else {
+      owe_less(ours.measured_ns + ours.usual_ns);
+    }
+    g_ahead_ns.fetch_sub(own_ns, std::memory_order_relaxed);
     return machine_ns(CLOCK_MONOTONIC);
   }
   Worked& work = worked();
   const std::lock_guard lock(work.mutex);
   if (work.wall_ns == 0) measure_speed(time, &work);
-  const int64_t interrupted = interrupted_ns(time, static_cast<double>(time.yardstick_ns) / work.share);
-  own_ns += interrupted;
-  const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = script_cpu_ns();
-  const int64_t wall = now - work.wall_ns, own = std::min(own_ns, wall);
-  const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns - interrupted, 0, wall - own);  // an interruption is work of the processor
+  const Interrupted ours = interrupted(time, static_cast<double>(time.yardstick_ns) / work.share);
+  const int64_t now = machine_ns(CLOCK_MONOTONIC), cpu = script_cpu_ns(), wall = now - work.wall_ns;
+  const auto unmeasured = static_cast<double>(std::max<int64_t>(0, std::min(wall - own_ns, cpu - work.cpu_ns) - ours.measured_ns));
+  const int64_t interrupted_ns = ours.measured_ns + std::min<int64_t>(ours.usual_ns, std::llround(unmeasured * (1 - kLeastScript)));
+  own_ns += interrupted_ns;
+  const int64_t own = std::min(own_ns, wall);
+  const int64_t busy = std::clamp<int64_t>(cpu - work.cpu_ns - interrupted_ns, 0, wall - own);  // an interruption is work of the processor
   // While others had the processor, the host of a card would have worked on.
   const int64_t preempted = preempted_ns(wall - own - busy);
   add_lately(busy, preempted, &work);
@@ -206,7 +228,6 @@ void host_wait_until(const HostTime& time, double until_ns) {
 
 void host_pay_for_call(const HostTime& time) {
   const int64_t begin = machine_ns(CLOCK_MONOTONIC);
-  if (time.mode != ClockMode::warp) host_was_interrupted(time, interrupted_ns(time));
   if (time.exact.load(std::memory_order_relaxed)) return pause_until([&] { return begin + time.call_ns - machine_ns(CLOCK_MONOTONIC); });
   const int64_t ahead = g_ahead_ns.fetch_add(time.call_ns, std::memory_order_relaxed) + time.call_ns;
   if (time.mode != ClockMode::real_time || ahead < kPaymentNs) return;
@@ -219,8 +240,7 @@ void host_was_interrupted(const HostTime& time, int64_t ns) {
   if (time.mode == ClockMode::warp) {
     settle(time, ns);
   } else {
-    int64_t owed = g_ahead_ns.load(std::memory_order_relaxed);
-    while (!g_ahead_ns.compare_exchange_weak(owed, std::max<int64_t>(0, owed - ns), std::memory_order_relaxed)) continue;
+    owe_less(ns);
   }
 }
 

@@ -102,6 +102,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.slow
 def test_sharding_is_a_choice_of_several_cards(advise):
     (advise.folder / "replicated.py").write_text(REPLICATED)
     ranks = ("--world-size", "2", "--ranks", "0,1")

@@ -101,6 +101,7 @@ def test_errors_are_the_commands(job):
         gpucast.run([])
 
 
+@pytest.mark.slow
 def test_fit_is_the_commands(job):
     (job / "grow.py").write_text(
         "import sys, torch\nx = torch.zeros(int(sys.argv[1].split('=')[1]) << 30, dtype=torch.uint8, device='cuda')\n"

@@ -219,6 +219,7 @@ def test_libraries_are_imported_once(batch, tmp_path):
     assert [printed[f"library {i}"].count("imported") for i in range(3)] == [1, 1, 1]
 
 
+@pytest.mark.once
 def test_children_draw_their_own_random_numbers_and_what_must_be_fresh_is_fresh(batch, tmp_path):
     draws = "import random, uuid, torch; print(random.random(), torch.initial_seed(), torch.rand(1).item(), uuid.uuid4())"
     script = train_script(steps=5)
@@ -340,6 +341,7 @@ def test_jobs_are_taken_as_they_come(gpucast_bin, tmp_path, leaves_nothing):
 SLOW = train_script(steps=100, after_step="import time; time.sleep(0.3)")
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_killed_batch_goes_on_where_it_was(started, tmp_path):
     (tmp_path / "train.py").write_text(SLOW)

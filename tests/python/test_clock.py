@@ -142,6 +142,7 @@ print(all(found == os.sched_getaffinity(os.getppid()) for found in cores["outsid
 """
 
 
+@pytest.mark.once
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_threads_of_backward_share_a_core(gpucast_bin, tmp_path):
     assert output_of(gpucast_bin, tmp_path, AFFINITY) == "2 [1, 1] 1\nTrue\n"
@@ -525,6 +526,7 @@ print(median_us(lambda: None, True), median_us(lambda: x + y, False), median_us(
 """
 
 
+@pytest.mark.once
 def test_a_benchmark_that_flushes_l2(gpucast_bin, tmp_path):
     """Triton's documentation (01-vector-add, gh-pages 2f0db601, A100): 24.6 us for 25 MB. In L2 it would be 13."""
     nothing, warm, cold = map(float, output_of(gpucast_bin, tmp_path, BENCHMARK).split())
@@ -533,6 +535,7 @@ def test_a_benchmark_that_flushes_l2(gpucast_bin, tmp_path):
     assert nothing < warm < cold - 5
 
 
+@pytest.mark.once
 def test_a_sweep_finds_each_shapes_time(gpucast_bin):
     """Each of eval/clock/sweeps measures all shapes in one process, as users do. docs/results/clock.md compares all of them."""
     script = ROOT / "eval/clock/sweeps/matmul_sizes.py"
@@ -546,6 +549,7 @@ def test_a_sweep_finds_each_shapes_time(gpucast_bin):
     assert swept["4096"] < swept["8192"] / 5, "an eighth of the work"
 
 
+@pytest.mark.once
 def test_plans_of_transforms_are_freed_at_the_end(gpucast_bin, tmp_path):
     """PyTorch destroys its plans after the script, when the virtual cuFFT's own variables may be gone."""
     assert output_of(gpucast_bin, tmp_path, "import torch\nprint(torch.fft.fft(torch.ones(64, 256, device='cuda')).shape[1])") == "256\n"

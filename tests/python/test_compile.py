@@ -178,6 +178,7 @@ torch.zeros(1, device="cuda")
     assert re.search(r"^cache=/somewhere/gpucast/inductor-2$", run.err, re.MULTILINE), run.err
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_compiled_code_gets_known_indices(gpucast, gpucast_bin):
     script = """

@@ -102,6 +102,7 @@ def test_one_process_with_two_devices(gpucast, gpucast_bin):
     assert len(first.marks("step")) == len(second.marks("step")) == 3
 
 
+@pytest.mark.once
 def test_data_parallel(gpucast):
     script = train_script().replace('.to("cuda")\noptimizer', '.to("cuda")\nmodel = nn.DataParallel(model)\noptimizer')
     # A replica's thread may start before the last one's has given its cuBLAS handle back: then there is one workspace more. A small one.

@@ -13,6 +13,7 @@ def doctor(gpucast_bin, *words):
     return subprocess.run([gpucast_bin, "doctor", *words], capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.once
 def test_usable(gpucast_bin):
     done = doctor(gpucast_bin, "--python", sys.executable, "--format", "json")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -65,6 +65,7 @@ def test_the_run_ends_after_the_wanted_steps_and_one_was_observed(gpucast):
 NEW_INPUT = "del batch\n    batch = torch.ones(32, 64, device='cuda', requires_grad=True)"  # where the one before was
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("update", ["pass", "gradients = [p.grad.mul_(2) for p in model.parameters()]", NEW_INPUT])
 def test_passes_that_change_no_weights_are_none(gpucast, update):
     run = gpucast(script(12, update))
@@ -73,6 +74,7 @@ def test_passes_that_change_no_weights_are_none(gpucast, update):
     assert run.capture.all("operators") == []
 
 
+@pytest.mark.once
 def test_an_optimizer_that_is_made_after_some_passes_counts_alone(gpucast):
     assert gpucast(script(3, text=LATER), "--until-end").report["steps"] == 4
 

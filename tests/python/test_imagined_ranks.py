@@ -74,6 +74,7 @@ def test_a_thousand_ranks(gpucast):
     assert run.report["environment"]["world_size"] == 1000 and run.printed("sum998") == 999 * 1000
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_rank_that_comes_late(gpucast):
     """Megatron's first rank compiles while the others wait; and a group whose first rank is simulated waits for nobody."""
@@ -132,6 +133,7 @@ print("got=%d" % got[0])
     assert [one["code"] for one in run.report["warnings"]].count("rank_imagined") == 1
 
 
+@pytest.mark.once
 def test_what_cannot_be(gpucast):
     run = gpucast("", "--world-size", "4", "--ranks", "0,4")
     assert run.code == 2 and "'4' is none of 4 ranks" in run.err

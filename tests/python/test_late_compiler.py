@@ -32,6 +32,7 @@ print("disabled:", getattr(zero_grad, "__dynamo_disable", zero_grad) is not zero
 """
 
 
+@pytest.mark.once
 def test_a_script_that_compiles_nothing_does_not_import_the_compiler(gpucast):
     done = gpucast(TRAIN, fresh=True)
     assert done.code == 0

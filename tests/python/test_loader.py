@@ -83,6 +83,7 @@ def undisturbed_ns(run):
     return max(run["period_ns"] - run.get("queue_ns", 0), run["period_ns"] / 4)
 
 
+@pytest.mark.once
 def test_a_sleep_of_known_length(gpucast_bin, sleeping):
     """A batch is four sleeps of 10 ms on any machine, and somewhat more where other programs are at work."""
     record = record_of(sleeping)
@@ -242,6 +243,7 @@ def test_bad_options(gpucast_bin, sleeping):
         assert expected in done.stderr
 
 
+@pytest.mark.once
 def test_hooks_in_a_batch_are_not_taken_off_the_step(gpucast_bin, tmp_path):
     """Without workers a dataset's modules run in the training process, and our hooks with them. The time of the whole batch is known."""
     setup = """

@@ -224,6 +224,7 @@ def test_loops_end_where_values_are_not_followed(gpucast):
     ends(gpucast(ENDLESS + train_script(), "--values", "off"))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("before", ["", FOLLOWED], ids=["first", "followed"])
 def test_ordinary_loops_stay(gpucast, before):
     run = gpucast(before + ORDINARY + train_script())
@@ -231,6 +232,7 @@ def test_ordinary_loops_stay(gpucast, before):
     assert run.printed("ordinary") == 1 and warnings(run) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["", FOLLOWED], ids=["first", "followed"])
 def test_truncated_normal_is_known(gpucast, before):
     run = gpucast(before + TRUNCATED)

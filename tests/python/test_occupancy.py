@@ -72,6 +72,7 @@ def test_of_a_step(gpucast_bin, folder):
     assert "occupancy on a100-80" in text and "nvidia-smi" in text
 
 
+@pytest.mark.once
 def test_kernels_of_a_wheel_are_read_once(gpucast_bin, folder):
     first = occupancy(gpucast_bin, folder, "--wheel", torch_folder(), "--gpu", "a100-80")
     assert first.returncode == 0, first.stderr
@@ -180,6 +181,7 @@ def test_sweeps_that_cannot_be(gpucast_bin, folder):
         assert done.returncode == 2 and message in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_page_is_looked_at_before_the_sweep(gpucast_bin, folder, tmp_path):
     page = tmp_path / "sweep.html"
@@ -223,6 +225,7 @@ def test_a_sweep_in_which_nothing_is_timed(gpucast_bin, folder, tmp_path):
     assert rows[1]["problem"].endswith("ValueError: invalid literal for int() with base 10: 'd'"), rows
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_value_that_fails_after_some_steps(gpucast_bin, folder, tmp_path):
     (tmp_path / "late.py").write_text(SCRIPT + "    if step == 1: raise RuntimeError('no more data')\n")

@@ -118,6 +118,7 @@ def test_nothing_of_a_step_that_was_not_whole(gpucast):
     assert not capture.of("operator", "operator_kind")
 
 
+@pytest.mark.once
 def test_a_step_that_is_very_long_is_given_up(gpucast):
     run = gpucast(script(), environment={"GPUCAST_OBSERVE_S": "0"})
     assert run.code == 0
@@ -174,6 +175,7 @@ for step in range(4):
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("steps", [WITHOUT_OPTIMIZER, GRAPH_IN_A_STEP], ids=["without an optimizer", "a graph in a step"])
 def test_a_range_of_the_script_ends_after_the_profiler_under_which_it_began(gpucast, steps):
     """PyTorch frees a profiler's memory at its end. A range that ends under the next profiler would write to it."""

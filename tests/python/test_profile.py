@@ -133,6 +133,7 @@ while True:
 # ---- the trace -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_marks_and_tables(plain):
     trace = ok(plain)
     assert "loss " in plain.err
@@ -193,6 +194,7 @@ def breakdown(gpucast_bin, path):
     return [(*(row[name] for name in names), row["maximum_bytes"], row["forward_end_bytes"]) for row in rows]
 
 
+@pytest.mark.once
 def test_modules_are_those_of_a_capture(gpucast, profile, gpucast_bin):
     traced = profile(MODULES)
     (names,) = [{e["name"] for e in ok(traced).events if e["name"].startswith("nn.Module: Block")}]
@@ -408,6 +410,7 @@ def test_devices(profile):
     assert trace.record["steps"] == 0 and trace.record["compiled"] is True
 
 
+@pytest.mark.once
 def test_optimizers_take_the_way_they_take_on_a_gpu(plain, profile):
     trace = ok(plain)
     assert any(event["name"] == "aten::_foreach_sqrt" for event in trace.events)
@@ -479,6 +482,7 @@ if __name__ == "__main__":
     assert [trace.allocated_within(mark) for mark in trace.marks("to_device#tensor")[:2]] == [[16 * 32 * 4], [16 * 8]]
 
 
+@pytest.mark.once
 def test_host_tensors_between_steps(profile):
     """Gradients are accumulated, and the next batch is made by hand between a backward and the step: it is still the host's."""
     after = "for part in range(2):\n    nn.functional.cross_entropy(model((torch.stack(list(x.cpu())) / 2).to('cuda')), y).backward()"
@@ -584,6 +588,7 @@ while True:
     assert other.record["rank"] == 1 and other.record["steps"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_check_before_the_job_is_not_the_job(profile):
     check = f"{sys.executable} -c 'import torch; torch.zeros(3)'"

@@ -92,6 +92,7 @@ def left_behind(temporary):
     return [path for path in temporary.iterdir() if "gpucast" in path.name]
 
 
+@pytest.mark.once
 def test_objects_travel(ranks):
     done = ranks(
         """
@@ -161,6 +162,7 @@ def test_numbers_and_groups_of_four(ranks):
     assert done.everywhere("written", 4) == ["True"] * 4, "a barrier that waits"
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_pipelining(ranks):
     done = ranks(

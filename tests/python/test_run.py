@@ -287,6 +287,7 @@ def test_failed_capture_is_kept_without_output_option(gpucast, leaves_nothing):
     assert done.report["schema_version"]
 
 
+@pytest.mark.once
 def test_a_run_leaves_its_result_only(gpucast, leaves_nothing):
     """Without an output option. Nothing of multiprocessing and PyTorch either, which a normal end of the interpreter removes: the script is
     killed. `leaves_nothing` looks for the sleep."""
@@ -660,6 +661,7 @@ def test_users_sitecustomize_runs(gpucast, monkeypatch, tmp_path):
     assert done.code == 0, done.err
 
 
+@pytest.mark.once
 def test_users_excepthook_runs(gpucast):
     script = "import sys\nsys.excepthook = lambda *_: print('mine', file=sys.stderr)\n" + train_script(after_step="raise ValueError('bad')")
     done = gpucast(script)
@@ -724,6 +726,7 @@ assert subprocess.run(["sh", "-c", "echo $((1 + 1))"], capture_output=True, text
     assert done.code == 0, done.err
 
 
+@pytest.mark.once
 def test_training_in_a_child(gpucast):
     body = "\n".join("    " + line for line in train_script().splitlines())
     script = f"import multiprocessing, os\ndef train():\n{body}\nif __name__ == '__main__':\n    child = multiprocessing.Process(target=train)\n    child.start()\n    child.join()\n    open('after', 'w')\n"

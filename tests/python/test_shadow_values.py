@@ -333,6 +333,7 @@ def test_tokens_are_spread_over_experts(gpucast):
     assert re.match(r"train\.py:13: where\(\) in 24 reads: \d+ to \d+; .*--assume typical", assumed(run)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_large_values_are_as_on_the_host(gpucast):
     run = gpucast("", "--values", "on", command=[sys.executable, str(LARGE_PROGRAMS)])
@@ -366,6 +367,7 @@ def test_a_bad_skew(gpucast):
         assert run.code != 0 and f"{bad}: X must be a number above 0" in run.err
 
 
+@pytest.mark.once
 def test_experts_with_a_capacity(gpucast):
     run = gpucast(SWITCH, "--steps", "3")
     assert run.code == 0, run.err
@@ -404,6 +406,7 @@ never_called = torch.compile(lambda x: x + 1)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_compiled_function_that_is_never_called_changes_nothing(gpucast):
     run = gpucast(NEVER_CALLED + MASKED, "--steps", "4")
@@ -487,6 +490,7 @@ def test_following_takes_no_time_of_a_step(gpucast, gpucast_bin):
     assert host["on"] < host["off"] + 0.3 * (own["on"] - own["off"]), (host, own)
 
 
+@pytest.mark.once
 def test_lengths_of_labels(gpucast):
     run = gpucast(SPEECH, "--until-end")
     assert run.code == 0, run.err
@@ -514,6 +518,7 @@ print("crops=%d" % crops.numel())
 """
 
 
+@pytest.mark.once
 def test_squares_at_drawn_places(gpucast):
     run = gpucast(CROPS, "--steps", "4")
     assert run.code == 0, run.err

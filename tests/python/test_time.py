@@ -320,6 +320,7 @@ for step in range(4):
 """
 
 
+@pytest.mark.once
 def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, tmp_path):
     (tmp_path / "train.py").write_text(ORDER)
     modes = ("plain", "beside", "wait", "copy", "pageable", "prefetch", "item", "graph")

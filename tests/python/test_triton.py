@@ -27,6 +27,7 @@ def test_kernels_in_eager_mode(gpucast):
     assert run.report["steps"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_compiled_model(gpucast, leaves_nothing):
     """On a cold cache: a C compiler, Triton and ptxas run, partly in worker processes that use the GPU and live on."""

@@ -134,6 +134,7 @@ print(torch.allclose(y, z), fails(torch.zeros(1).any()), fails(False))
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("words", [["--warp"], ["--values", "on"], ["--values", "off"], []])
 def test_asserts_of_values_on_the_card_hold(gpucast_bin, tmp_path, words):
     script = tmp_path / "check.py"

@@ -35,6 +35,7 @@ def kernels(done):
 # ---- The card ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_properties_are_those_of_the_profile(run):
     done = run("""
 p = torch.cuda.get_device_properties(0)
@@ -63,6 +64,7 @@ say("ours", sum("/vgpu/" in p for p in paths))
     assert done.number("ours") >= 15
 
 
+@pytest.mark.once
 def test_nvml_agrees_with_the_runtime(run):
     done = run(
         """

@@ -72,6 +72,7 @@ def peaks(done):
     return [(rank["rank"], rank["allocated_bytes"], rank["reserved_bytes"]) for rank in done.report["ranks"]]
 
 
+@pytest.mark.slow
 def test_is_a_script_with_fully_shard(gpucast):
     done = gpucast(SCRIPT, *TWO_RANKS, "--what-if", "fsdp")
     (what_if,) = done.report["what_if"]

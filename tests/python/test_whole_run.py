@@ -290,6 +290,7 @@ def test_an_evaluation_before_the_first_epoch_happens_once(parts_of):
     assert last["evaluation"]["count"] == pytest.approx(201 * 30)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_an_iterator_that_the_script_keeps(parts_of):
     """A loop that is left is over, also while its iterator lives."""
@@ -306,6 +307,7 @@ BY_HAND = SCRIPT.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1
 )
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_script_that_changes_its_weights_itself(parts_of):
     step = "for p in model.parameters():\n            p.data.add_(p.grad, alpha=-0.1)"

@@ -32,15 +32,18 @@ SHARED = (
     "l2_full",
     "l2_none",
     "prefill_token_cycles",
+    "packed_single",
 )
-OF_WIDTH = ("efficiency", "alone", "prefill_cycles", "prefill_passes", "prefill_cache_passes")
+OF_WIDTH = ("efficiency", "alone", "prefill_cycles", "prefill_passes", "prefill_cache_passes", "packed")
 OF_WINDOW = ("window_efficiency", "window_cycles", "window_passes", "window_outside")
 WIDTHS = ("narrow_", "", "wide_", "wider_", "widest_")
 WIDEST = numpy.array([64, 128, 192, 256], float)
 LEAST = {"softmax_cycles": 1, "overlap": 0.05, "dram_fraction": 0.3, "wave_smoothing": 0.01, "l2_full": 0.1, "l2_none": 0.12}
 LEAST |= {"efficiency": 0.02, "alone": 0.05, "prefill_passes": 0.01, "prefill_cache_passes": 0.01, "prefill_token_cycles": 0.01}
+LEAST |= {"packed": 0.01, "packed_single": 0.01}
 LEAST |= {"window_efficiency": 0.05, "window_cycles": 0.3, "window_passes": 0.01, "window_outside": 1e-4}
-MOST = {"efficiency": 1.3, "wave_smoothing": 0.98, "overlap": 0.95, "dram_fraction": 1.2, "alone": 1.0, "prefill_cache_passes": 20}
+MOST = {"efficiency": 1.3, "wave_smoothing": 0.98, "overlap": 0.95, "dram_fraction": 1.2, "alone": 2.0, "prefill_cache_passes": 20}
+MOST |= {"packed": 1, "packed_single": 1}
 MOST |= {"l2_full": 1.5, "l2_none": 2.5, "window_efficiency": 1.5, "window_cycles": 1.5, "window_passes": 3, "window_outside": 1}
 FEW = 15  # fewer fitted rows of a width say nothing
 FEWEST_OF_WINDOW = 4
@@ -50,9 +53,10 @@ PADDED = numpy.array([32, 64, 96, 128, 192, 256, 512, 1024], float)
 
 
 @njit
-def times(shapes, pads, widest, shared, of_width, of_window, rate, dram, sms, clock, l2, hopper, wide_blocks):
+def times(shapes, pads, widest, shared, of_width, of_window, rate, dram, sms, clock, l2, hopper, wide_blocks, little_memory):
     """src/time/attention.cc once more, a prefill's forward."""
-    softmax, block_cycles, smoothing, overlap, l2_bytes, dram_part, l2_full, l2_none, token = shared
+    softmax, block_cycles, smoothing, overlap, l2_bytes, dram_part, l2_full, l2_none, token, single = shared
+    least = 32.0 if little_memory else 64.0
     cycle, power = 1e9 / clock, math.log(2) / math.log1p(overlap)
     out = numpy.empty(len(shapes))
     for i in range(len(shapes)):
@@ -63,12 +67,14 @@ def times(shapes, pads, widest, shared, of_width, of_window, rate, dram, sms, cl
                 padded = pad
         for most_width in widest:
             width += d > most_width
-        share, alone, cycles, passes, cache_passes = of_width[width]
-        block = 128.0 if d <= 128 or wide_blocks else 64.0
+        share, alone, cycles, passes, cache_passes, part = of_width[width]
+        block = 128.0 if wide_blocks or (d <= 128 and not little_memory) else 64.0
         blocks, queries = heads * math.ceil(seq / block), block
         packed = kv * math.ceil(seq * (heads / kv) / block)
-        if hopper and packed < blocks:
-            blocks, queries = packed, block * kv / heads
+        if packed < blocks:
+            if seq == 1:
+                part = max(part, single)
+            blocks, queries = part * packed + (1 - part) * blocks, block * (part * kv / heads + 1 - part)
         keys = min(seq, seq / 2 + queries / 2) if causal > 0 else seq
         most = seq
         if window > 0:
@@ -83,11 +89,11 @@ def times(shapes, pads, widest, shared, of_width, of_window, rate, dram, sms, cl
                 before = (window / queries + 1) * window / 2 / math.ceil(seq / queries) if causal > 0 else 0.0
                 seen = min(keys, window + queries - before)
                 keys, most = seen + outside * (keys - seen), window + queries + outside * (most - window - queries)
-        keys, most = math.ceil(keys / 32) * 32.0, math.ceil(most / 32) * 32.0
+        keys, most = max(math.ceil(keys / 32) * 32.0, least), max(math.ceil(most / 32) * 32.0, least)
         waves = batch * blocks / sms
         taken = (1 - smoothing) * math.ceil(waves) + smoothing * max(waves, 1.0)
         key_ns = 1e9 * 4 * block * padded / (rate / sms * share) + softmax * block / 128 * cycle
-        block_ns = block_cycles * padded / 128 * cycle
+        block_ns = block_cycles * cycle
         compute = max(taken * (keys * key_ns + block_ns), alone * most * key_ns + block_ns)
         of_queries, of_keys = 4 * batch * seq * heads * d, 4 * batch * seq * kv * d
         page = 64.0 if hopper else 1.0
@@ -123,7 +129,18 @@ def predict(shapes, card, c, rates):
     of_width[2, 0] *= c["prefill_wide_efficiency"]
     of_window = numpy.array([[c[width + name] for name in OF_WINDOW] for width in WIDTHS])
     on_card = (*rates, float(gpu["multiprocessors"]), gpu["clock_khz"] * 1e3, float(gpu["l2_bytes"]))
-    return times(shapes, PADDED, WIDEST, shared, of_width, of_window, *on_card, 9 <= capability < 10, 9 <= capability < 12)
+    return times(
+        shapes,
+        PADDED,
+        WIDEST,
+        shared,
+        of_width,
+        of_window,
+        *on_card,
+        9 <= capability < 10,
+        9 <= capability < 12,
+        capability in (8.6, 8.9) or capability >= 12,
+    )
 
 
 def bounded(name, value):

@@ -30,8 +30,8 @@ struct Keys {
 
 // The keys that a block of `together` queries sees. A causal mask leaves half of them. The first query's window and the last one's are a
 // block apart, and the first blocks see less than a window. Blocks on an edge count wholly. `outside`: the part of the other keys that is
-// computed, too.
-Keys keys_of_block(const AttentionShape& shape, double together, double outside) {
+// computed, too. `least`: the keys that a block computes at once.
+Keys keys_of_block(const AttentionShape& shape, double together, double outside, double least) {
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys),
              window = static_cast<double>(shape.window);
   double mean = shape.causal ? std::min(keys, std::max(keys - queries / 2, keys / 2) + together / 2) : keys;
@@ -42,7 +42,7 @@ Keys keys_of_block(const AttentionShape& shape, double together, double outside)
     mean = seen + outside * (mean - seen);
     most = window + together + outside * (keys - window - together);
   }
-  return {round_up(mean, 32), round_up(most, 32)};
+  return {std::max(round_up(mean, 32), least), std::max(round_up(most, 32), least)};
 }
 
 // The constants of a kernel: PyTorch's own, or others.
@@ -86,10 +86,17 @@ Kernel other_kernel(const AttentionConstants& c, const AttentionShape& shape, bo
 // A serving framework's cache has pages of this many keys, which Hopper's kernels read as a whole.
 constexpr double kPageKeys = 64;
 
-// Heads of several queries share keys and values. Hopper's kernels (FlashAttention-3) put queries of all of them into one block.
-bool packs_heads(const AttentionShape& shape, const CardRates& card) {
-  return card.capability == 90 && shape.kernel == AttentionKernel::any && shape.kv_heads > 0 && shape.kv_heads < shape.heads;
+// The part of the kernels that put the queries of all heads that share keys into one block. Some do so for a single query only, as all
+// kernels do that generate one token after another.
+double packed_part(const AttentionShape& shape, const AttentionConstants& c, HeadWidth width) {
+  if (shape.kernel != AttentionKernel::any || shape.kv_heads == 0) return 0;
+  if (shape.queries == 1 && !shape.prefill) return 1;
+  const double packed = c.width[width].packed;
+  return shape.queries == 1 ? std::max(packed, c.packed_single) : packed;
 }
+
+// Ada, GeForce Ampere and GeForce Blackwell have 100 KiB of shared memory in a multiprocessor; A100, Hopper and B200 have more.
+bool little_shared_memory(int capability) { return capability == 86 || capability == 89 || capability >= 120; }
 
 }  // namespace
 
@@ -103,7 +110,8 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const auto head_dim = static_cast<double>(shape.head_dim);
   const double value_dim = shape.value_dim > 0 ? static_cast<double>(shape.value_dim) : head_dim;
   const double width = std::max(head_dim, value_dim);
-  const HeadWidthConstants& of_width = c.width[head_width(width)];
+  const HeadWidth class_of_width = head_width(width);
+  const HeadWidthConstants& of_width = c.width[class_of_width];
   const bool in_window = shape.window > 0;
   const double floor_ns = shape.prefill ? of_width.cycles * (in_window ? of_width.window_cycles : 1) * cycle_ns
                                         : card.launch_ns * static_cast<double>(operation.launches);
@@ -111,27 +119,29 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   // Hopper and data centre Blackwell have more shared memory than GeForce Blackwell.
   const bool wide_blocks = card.capability >= 90 && card.capability < 120 && !own;
   const double padded = padded_width(width, own || wide_blocks ? card.capability : std::min(card.capability, 89));
-  const Kernel kernel = own ? own_kernel(c, shape.kernel, backward, width) : other_kernel(c, shape, backward, head_width(width));
-  const double block = width <= 128 || wide_blocks ? 128 : 64;
+  const Kernel kernel = own ? own_kernel(c, shape.kernel, backward, width) : other_kernel(c, shape, backward, class_of_width);
+  const bool small_blocks = !own && little_shared_memory(card.capability);
+  const double block = wide_blocks || (width <= 128 && !small_blocks) ? 128 : 64;
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
   const auto batch = static_cast<double>(shape.batch);
   const double heads = batch * static_cast<double>(shape.heads);
   const double kv_heads = batch * static_cast<double>(std::max<int64_t>(1, shape.kv_heads));
   double blocks = heads * std::ceil(queries / block), together = block;
-  if (packs_heads(shape, card) && kv_heads * std::ceil(queries * (heads / kv_heads) / block) < blocks) {
-    blocks = kv_heads * std::ceil(queries * (heads / kv_heads) / block);
-    together = block * kv_heads / heads;
+  if (const double packed = kv_heads * std::ceil(queries * (heads / kv_heads) / block); packed < blocks) {
+    const double part = packed_part(shape, c, class_of_width);
+    blocks = part * packed + (1 - part) * blocks;
+    together = block * (part * kv_heads / heads + 1 - part);
   }
   const double waves = blocks / card.multiprocessors;
   if (waves == 0 || keys == 0 || width == 0) return {floor_ns, Bound::launch};
   const double taken = (1 - kernel.wave_smoothing) * std::ceil(waves) + kernel.wave_smoothing * std::max(waves, 1.0);
-  const Keys seen = keys_of_block(shape, together, shape.prefill ? of_width.window_outside : 0);
+  const Keys seen = keys_of_block(shape, together, shape.prefill ? of_width.window_outside : 0, own || small_blocks ? 32 : 64);
 
   const double products = backward ? 5 : 2;  // and the softmax half as many times
   const double key_ns =
       1e9 * products * 2 * block * padded / (card.sustained_flop_per_s[operation.precision] / card.multiprocessors * kernel.efficiency) +
       products / 2 * kernel.softmax_cycles * block / 128 * cycle_ns;
-  const double block_ns = kernel.block_cycles * (own ? 1 : padded / 128) * cycle_ns;
+  const double block_ns = kernel.block_cycles * cycle_ns;
   const double compute_ns = std::max(taken * (seen.mean * key_ns + block_ns), kernel.alone * seen.most * key_ns + block_ns);
 
   // Queries and the result, keys and values; backward also reads and writes the gradient of each.

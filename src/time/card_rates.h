@@ -82,6 +82,7 @@ enum class HeadWidth : uint8_t { narrow, middle, wide, wider, widest, count_ };
 struct HeadWidthConstants {
   double efficiency = 1;    // relative to AttentionConstants::efficiency
   double alone = 1;         // of the time for a key, where a multiprocessor has one block
+  double packed = 0;        // the part of the kernels that put queries of all heads that share keys into one block
   double cycles = 0;        // a prefill's other kernels: their starts and ends
   double passes = 0;        // how many times these kernels move queries and results
   double cache_passes = 0;  // same, keys and values
@@ -95,7 +96,8 @@ struct AttentionConstants {
   double efficiency = 1;               // of the rate a matrix product sustains
   double backward_efficiency = 1;      // same
   double softmax_cycles = 0;           // the softmax of a block's 128 scores for one key; exponentials have their own units
-  double block_cycles = 0;             // a block of queries of heads of 128, for any number of keys
+  double block_cycles = 0;             // a block of queries, for any number of keys
+  double packed_single = 0;            // as HeadWidthConstants::packed, of a single query, if that is more
   double prefill_token_cycles = 0;     // of the card, for each token
   double overlap = 0;                  // as in GemmConstants
   double dram_fraction = 1;            // of the card's sustained rate

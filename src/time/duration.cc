@@ -188,6 +188,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
       };
       attention.width[width] = {.efficiency = width == HeadWidth::middle ? 1 : of_width("efficiency"),
                                 .alone = of_width("alone"),
+                                .packed = of_width("packed"),
                                 .cycles = of_width("prefill_cycles"),
                                 .passes = of_width("prefill_passes"),
                                 .cache_passes = of_width("prefill_cache_passes"),
@@ -200,6 +201,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     attention.dram_fraction = of_attention("dram_fraction");
     attention.softmax_cycles = of_attention("softmax_cycles");
     attention.block_cycles = of_attention("block_cycles");
+    attention.packed_single = of_attention("packed_single");
     attention.l2_full = of_attention("l2_full");
     attention.l2_none = of_attention("l2_none");
     attention.prefill_token_cycles = of_attention("prefill_token_cycles");

@@ -417,16 +417,40 @@ TEST(AttentionTime, AWindowChangesAPrefill) {
   EXPECT_DOUBLE_EQ(attention_time(prefill, card).ns, blocks_ns) << "only a framework's";
 }
 
-// Four heads share keys and values, and 32 queries of each fill one block on Hopper. Elsewhere each head has a block that is mostly empty.
-TEST(AttentionTime, HopperPacksHeadsThatShareKeys) {
+// Four heads share keys and values, and 32 queries of each fill one block. Where no kernel does so, each head has a block that is mostly
+// empty.
+TEST(AttentionTime, KernelsPackHeadsThatShareKeys) {
   CardRates card = paper_card();
-  card.attention[Precision::bf16].l2_bytes_per_cycle = 1e30;
+  AttentionConstants& c = card.attention[Precision::bf16];
+  c.l2_bytes_per_cycle = 1e30;
   Operation shared = attention(10, 32, false);
   const double apart_ns = attention_time(shared, card).ns;
-  card.capability = 90;
+  c.width[HeadWidth::middle].packed = 1;
   EXPECT_DOUBLE_EQ(attention_time(shared, card).ns, apart_ns);
   shared.attention.kv_heads = 4;
   EXPECT_DOUBLE_EQ(attention_time(shared, card).ns, apart_ns / 4);
+  c.width[HeadWidth::middle].packed = 0.5;
+  EXPECT_DOUBLE_EQ(attention_time(shared, card).ns, apart_ns * (0.5 / 4 + 0.5));
+  shared.attention.queries = 1;
+  EXPECT_DOUBLE_EQ(attention_time(shared, card).ns, apart_ns / 4) << "a token after others";
+  shared.attention.prefill = true;
+  EXPECT_DOUBLE_EQ(attention_time(shared, card).ns, apart_ns * (0.5 / 4 + 0.5));
+  c.packed_single = 1;
+  EXPECT_DOUBLE_EQ(attention_time(shared, card).ns, apart_ns / 4);
+}
+
+// Few keys cost as much as a tile of them.
+TEST(AttentionTime, TilesOfKeysAreSmallerWithLittleSharedMemory) {
+  CardRates card = paper_card();
+  card.attention[Precision::bf16].l2_bytes_per_cycle = 1e30;
+  const auto ns = [&](int64_t length, int capability) {
+    card.capability = capability;
+    return attention_time(attention(10, length, false), card).ns;
+  };
+  EXPECT_DOUBLE_EQ(ns(1, 80), 16 * 2 * 64);
+  EXPECT_DOUBLE_EQ(ns(64, 80), 16 * 2 * 64);
+  EXPECT_DOUBLE_EQ(ns(1, 89), 16 * 32) << "blocks of 64 queries, a key takes half as long";
+  EXPECT_DOUBLE_EQ(ns(128, 89), ns(128, 80)) << "two blocks";
 }
 
 TEST(AttentionTime, WidthsHaveTheirOwnShares) {

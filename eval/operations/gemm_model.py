@@ -29,7 +29,9 @@ PARTS = numpy.array([1, 2, 3, 4, 6, 8, 12, 16, 32], float)
 FROM_MEMORY = ("warm_inputs", "warm_weights", "dram_fraction", "l2_bytes_per_cycle", "store_bytes_per_cycle")
 OF_TILES = ("k_overhead", "later_overhead", "edge", "least_k_cycles", "feed_bytes_per_cycle", "tile_cycles", "latency_cycles", "resident")
 OF_SUMS = ("split_cycles", "least_part", "wave_smoothing", "overlap", "throttle", "throttle_ns")
-NAMES = (*FROM_MEMORY, *OF_TILES, *OF_SUMS)
+OF_K = ("whole_products", "whole_k", "short_k")
+LARGEST_OF_SHORT_K = 128 * 64
+NAMES = (*FROM_MEMORY, *OF_TILES, *OF_SUMS, *OF_K)
 
 
 def throttle(gpu, precision, c):
@@ -59,6 +61,7 @@ def busy_and_memory(sizes, slower, tiles, parts, c, rate, dram, sms, clock, l2, 
     warm_in, warm_weights, dram_part, l2_bytes, store = c[0], c[1], c[2], c[3], c[4]
     k_overhead, later, edge, least_k, feed, tile_cycles, latency, resident = c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12]
     split_cycles, least_part, smoothing, overlap, throttled, throttle_ns = c[13], c[14], c[15], c[16], c[17], c[18]
+    whole_products, whole_k, short_k = c[19], c[20], c[21]
     cycle = 1e9 / clock
     l2_ns, store_ns = cycle / (l2_bytes * sms), cycle / (store * sms)
     power = math.log(2) / math.log1p(overlap)
@@ -68,18 +71,20 @@ def busy_and_memory(sizes, slower, tiles, parts, c, rate, dram, sms, clock, l2, 
         cold_in = cold(a, warm_in, l2) + cold(b, warm_in if batch > 1 else warm_weights, l2)
         cold_out = cold(out, warm_in, l2)
         memory = 1e9 * (cold_in + cold_out) / (dram * dram_part) + (a + b - cold_in) * l2_ns + (out - cold_out) * store_ns
+        whole = batch * m * n * k < whole_products and k <= whole_k and min(m, n) > 1
+        largest_here = min(largest, LARGEST_OF_SHORT_K) if k < short_k else largest
         best = 1e300
         for t in range(len(tiles)):
             tile_m, tile_n = tiles[t, 0], tiles[t, 1]
             mostly_empty = (tile_m > 64 and tile_m > 2 * m) or (tile_n > 64 and tile_n > 2 * n)
-            if tile_m * tile_n > largest or (mostly_empty and len(tiles) > 1):
+            if tile_m * tile_n > largest_here or (mostly_empty and len(tiles) > 1):
                 continue
             one = batch * math.ceil(m / tile_m) * math.ceil(n / tile_n)
             multiply = 1e9 * 2 * tile_m * tile_n / rate * sms * (1 + edge * (128 / tile_m + 128 / tile_n - 1.5))
             k_ns = max(multiply, (tile_m + tile_n) * e / feed * cycle, least_k * cycle)
             held = min(max(math.floor(resident * 128 * 128 / (tile_m * tile_n)), 1.0), 4.0)
             for part in parts:
-                if part > 1 and (not may_split or k / part < least_part):
+                if part > 1 and (not may_split or whole or k / part < least_part):
                     break
                 waves = one * part / sms
                 taken = (1 - smoothing) * math.ceil(waves) + smoothing * max(waves, 1.0)

@@ -59,6 +59,9 @@ struct GemmConstants {
   double thin_passes = 1;  // where the two smaller dimensions are at most `thin`: the product's bytes are moved this many times
   double thin = 0;
   double least_part = 0;                          // where k is cut, its parts are at least this long
+  double whole_products = 0;                      // m * n * k below this: k is not cut
+  double whole_k = 0;                             // same: the largest k that is left whole
+  double short_k = 0;                             // below this k, no tile is larger than 128 x 64
   double batched_tile_m = 1, batched_tile_n = 1;  // the only tile of batched fp32 products; 1: there are several
 };
 

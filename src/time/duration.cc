@@ -163,6 +163,9 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
     gemm.thin_passes = of_gemm("thin_passes");
     gemm.thin = of_gemm("thin");
     gemm.least_part = of_gemm("least_part");
+    gemm.whole_products = of_gemm("whole_products");
+    gemm.whole_k = of_gemm("whole_k");
+    gemm.short_k = of_gemm("short_k");
     gemm.batched_tile_m = of_gemm("batched_tile_m");
     gemm.batched_tile_n = of_gemm("batched_tile_n");
     card.tensor_cores[precision] = found.unit != "fp32";

@@ -221,6 +221,33 @@ TEST(GemmTime, SmallTilesShareAMultiprocessorsWaits) {
   EXPECT_DOUBLE_EQ(ns(40), 4 * 4 * 1024);
 }
 
+// One tile and ten multiprocessors: k is cut into eight parts, but not in a small product.
+TEST(GemmTime, SmallProductsKeepTheirKWhole) {
+  CardRates card = paper_card();
+  GemmConstants& c = card.gemm[Precision::bf16];
+  const auto ns = [&](int64_t m, int64_t k) { return gemm_time(product(1, m, 32, k, Precision::bf16), card).ns; };
+  const double cut_ns = ns(32, 1024), vector_ns = ns(1, 1024);
+  c.whole_products = 2e6;
+  c.whole_k = 4095;
+  EXPECT_GT(ns(32, 1024), 4 * cut_ns - 4000);
+  EXPECT_DOUBLE_EQ(ns(1, 1024), vector_ns);
+  EXPECT_LT(ns(32, 2048), ns(32, 1024));
+  EXPECT_LT(ns(8, 4096), ns(32, 1024));
+}
+
+// Ten multiprocessors and twenty tiles of 128 x 128 are two waves; tiles of 128 x 64 are four of half the length, with four starts.
+TEST(GemmTime, ShortSumsHaveSmallTiles) {
+  CardRates card = paper_card();
+  GemmConstants& c = card.gemm[Precision::bf16];
+  c.least_part = 1e9;
+  c.tile_cycles = 100;
+  const auto ns = [&](int64_t k) { return gemm_time(product(20, 128, 128, k, Precision::bf16), card).ns - 1000; };
+  EXPECT_DOUBLE_EQ(ns(128), 2 * (128 + 100));
+  c.short_k = 256;
+  EXPECT_DOUBLE_EQ(ns(128), 4 * (64 + 100));
+  EXPECT_DOUBLE_EQ(ns(256), 2 * (256 + 100));
+}
+
 // Batched kernels of plain cores have few threads a block, so that a block alone waits longer. A single product's kernel does not.
 TEST(GemmTime, BatchedTilesOfPlainCoresWaitLonger) {
   CardRates card = paper_card();
@@ -281,6 +308,7 @@ TEST(GemmTime, TwiceTheWorkIsNeverFaster) {
       for (int64_t m = 1; m <= 16384; m *= 4) {
         for (int64_t n = 16; n <= 16384; n *= 4) {
           for (int64_t k = 64; k <= 16384; k *= 4) {
+            if (m > 1 && static_cast<double>(m * n * k) < card.gemm[precision].whole_products) continue;  // more work is cut into parts
             const double one = operation_duration(product(1, m, n, k, precision), card).expected_ns;
             EXPECT_TRUE(std::isfinite(one) && one > 0);
             EXPECT_GE(operation_duration(product(1, 2 * m, n, k, precision), card).expected_ns, one * 0.97)

@@ -25,6 +25,7 @@ constexpr GemmTile kPlainTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, 
 constexpr GemmTile kBatchedPlainTiles[] = {{64, 64}, {128, 32}, {32, 128}, {64, 128}};
 // Those that describe a T4's times best: narrow products are not faster than ones of 64 columns.
 constexpr GemmTile kTuringBatchedPlainTiles[] = {{64, 64}, {32, 128}, {64, 128}, {128, 128}};
+constexpr double kLargestTileOfShortK = 128 * 64;
 constexpr double kParts[] = {1, 2, 3, 4, 6, 8, 12, 16, 32};
 
 struct Sizes {
@@ -52,9 +53,13 @@ Computation compute(const Sizes& s, const Kernels& kernels, double rate, const C
   const double cycle_ns = 1e9 / card.clock_hz;
   const double l2_ns_a_byte = 1e9 / (c.l2_bytes_per_cycle * card.multiprocessors * card.clock_hz);
   const double sums_ns_a_part = s.batch * s.m * s.n * 8 * l2_ns_a_byte;  // written and read again, in fp32
+  // cuBLAS leaves k whole in small products (measured on an L40S). Matrices times vectors have kernels of their own.
+  const bool whole = s.batch * s.m * s.n * s.k < c.whole_products && s.k <= c.whole_k && std::min(s.m, s.n) > 1;
+  // On an A100, a k of 128 takes nearly as long as one of 256: kernels for short sums have smaller tiles.
+  const double largest_tile = s.k < c.short_k ? std::min(kernels.largest_tile, kLargestTileOfShortK) : kernels.largest_tile;
   Computation best;
   for (const GemmTile& tile : kernels.tiles) {
-    if (tile.m * tile.n > kernels.largest_tile) continue;
+    if (tile.m * tile.n > largest_tile) continue;
     const bool mostly_empty = (tile.m > 64 && tile.m > 2 * s.m) || (tile.n > 64 && tile.n > 2 * s.n);
     if (mostly_empty && kernels.tiles.size() > 1) continue;
     const double tiles_of_one = s.batch * std::ceil(s.m / tile.m) * std::ceil(s.n / tile.n);
@@ -64,7 +69,7 @@ Computation compute(const Sizes& s, const Kernels& kernels, double rate, const C
     // Small tiles share a multiprocessor: while one waits for its next step, another computes.
     const double resident = std::clamp(std::floor(c.resident * 128 * 128 / (tile.m * tile.n)), 1.0, 4.0);
     for (const double parts : kParts) {
-      if (parts > 1 && (!kernels.may_split || s.k / parts < c.least_part)) break;
+      if (parts > 1 && (!kernels.may_split || whole || s.k / parts < c.least_part)) break;
       const double waves = tiles_of_one * parts / card.multiprocessors;
       const double taken = (1 - c.wave_smoothing) * std::ceil(waves) + c.wave_smoothing * std::max(waves, 1.0);
       const double steps = std::ceil(s.k / parts / kernels.k_step) * kernels.k_step;

@@ -14,6 +14,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 
 from eval import page
 from eval.jobs import add_gpucast_option
@@ -38,12 +39,16 @@ def measured(command):
 
 
 def times_on_both_hosts(command, options, *more):
-    """What `gpucast time` says with this machine's host, and with an A100's. Without optimizer steps this machine's speed is unknown (0):
-    then both are the same."""
-    words = [options.gpucast, "time", "--format", "json", "--gpu", options.gpu, *more]
-    time = json.loads(run([*words, "--", *command]))
-    speed = time["server_speed"]
-    return time, json.loads(run([*words, "--cpu-speed", f"{speed:.3f}", "--", *command])) if speed else time
+    """What `gpucast time` says of one capture, with this machine's host and with an A100's. Without optimizer steps this machine's speed is
+    unknown (0): then both are the same."""
+    gpu = ["--gpu", options.gpu]
+    with tempfile.TemporaryDirectory() as folder:
+        capture = f"{folder}/capture"
+        run([options.gpucast, "run", *gpu, "-o", capture, *more, "--", *command])
+        words = [options.gpucast, "time", "--format", "json", *gpu, capture]
+        time = json.loads(run(words))
+        speed = time["server_speed"]
+        return time, json.loads(run([*words, "--cpu-speed", f"{speed:.3f}"])) if speed else time
 
 
 def one(name, options):

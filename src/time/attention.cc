@@ -95,8 +95,8 @@ double packed_part(const AttentionShape& shape, const AttentionConstants& c, Hea
   return shape.queries == 1 ? std::max(packed, c.packed_single) : packed;
 }
 
-// Ada, GeForce Ampere and GeForce Blackwell have 100 KiB of shared memory in a multiprocessor; A100, Hopper and B200 have more.
-bool little_shared_memory(int capability) { return capability == 86 || capability == 89 || capability >= 120; }
+// As Ada, GeForce Ampere and GeForce Blackwell have it in a multiprocessor; A100, Hopper and B200 have more.
+constexpr int kLittleSharedBytes = 100 << 10;
 
 }  // namespace
 
@@ -120,7 +120,7 @@ Estimate attention_time(const Operation& operation, const CardRates& card) {
   const bool wide_blocks = card.capability >= 90 && card.capability < 120 && !own;
   const double padded = padded_width(width, own || wide_blocks ? card.capability : std::min(card.capability, 89));
   const Kernel kernel = own ? own_kernel(c, shape.kernel, backward, width) : other_kernel(c, shape, backward, class_of_width);
-  const bool small_blocks = !own && little_shared_memory(card.capability);
+  const bool small_blocks = !own && card.occupancy.shared_bytes == kLittleSharedBytes;
   const double block = wide_blocks || (width <= 128 && !small_blocks) ? 128 : 64;
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
   const auto batch = static_cast<double>(shape.batch);

@@ -38,17 +38,21 @@ def measured(command):
     return json.loads([line for line in run(command).splitlines() if line.startswith("{")][-1])
 
 
+def on_both_hosts(source, options):
+    """What `gpucast time` says of `source`, a capture or `--` and a command, with this machine's host and with an A100's. Without optimizer
+    steps this machine's speed is unknown (0): then both are the same."""
+    words = [options.gpucast, "time", "--format", "json", "--gpu", options.gpu]
+    time = json.loads(run([*words, *source]))
+    speed = time["server_speed"]
+    return time, json.loads(run([*words, "--cpu-speed", f"{speed:.3f}", *source])) if speed else time
+
+
 def times_on_both_hosts(command, options, *more):
-    """What `gpucast time` says of one capture, with this machine's host and with an A100's. Without optimizer steps this machine's speed is
-    unknown (0): then both are the same."""
-    gpu = ["--gpu", options.gpu]
+    """The same of one capture of `command`: a second one may find this machine at another speed."""
     with tempfile.TemporaryDirectory() as folder:
         capture = f"{folder}/capture"
-        run([options.gpucast, "run", *gpu, "-o", capture, *more, "--", *command])
-        words = [options.gpucast, "time", "--format", "json", *gpu, capture]
-        time = json.loads(run(words))
-        speed = time["server_speed"]
-        return time, json.loads(run([*words, "--cpu-speed", f"{speed:.3f}"])) if speed else time
+        run([options.gpucast, "run", "--gpu", options.gpu, "-o", capture, *more, "--", *command])
+        return on_both_hosts([capture], options)
 
 
 def one(name, options):

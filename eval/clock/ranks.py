@@ -9,14 +9,12 @@ FILE has a line of JSON for each finished script and number of ranks; these are 
 """
 
 import argparse
-import json
 import pathlib
 import socket
 import statistics
 
 from eval import page
-from eval.clock.agree import add_options, chosen, measured, rows_of_all
-from eval.clock.agree import run as output_of
+from eval.clock.agree import add_options, chosen, measured, on_both_hosts, rows_of_all
 from eval.tables import error, markdown_head, signed
 
 SCRIPTS = pathlib.Path(__file__).parent / "rank_scripts"
@@ -31,13 +29,6 @@ def free_port():
         return one.getsockname()[1]
 
 
-def job_on_both_hosts(command, options):
-    """What `gpucast time` says with this machine's host, and with an A100's. A file of a capture is one rank: the job is captured twice."""
-    words = [options.gpucast, "time", "--format", "json", "--gpu", options.gpu]
-    time = json.loads(output_of([*words, "--", *command]))
-    return time, json.loads(output_of([*words, "--cpu-speed", f"{time['server_speed']:.3f}", "--", *command]))
-
-
 def one(name, ranks, options):
     def command():
         torchrun = [options.python, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", str(free_port())]
@@ -46,7 +37,7 @@ def one(name, ranks, options):
     def run(mode):
         return measured([options.gpucast, "run", mode, "--gpu", options.gpu, "--", *command()])["wall"]
 
-    time, server_time = job_on_both_hosts([*command(), "--steps-only"], options)
+    time, server_time = on_both_hosts(["--", *command(), "--steps-only"], options)  # a capture's file is one rank
     return {
         "script": name,
         "ranks": ranks,

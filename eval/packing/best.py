@@ -4,8 +4,8 @@
     python -m eval.packing.on_card --python PYTHON --out build/on_card     (makes the captures)
     python -m eval.packing.best --out build/on_card --markdown docs/results/packing.md
 
-A queue has 15 to 40 jobs, all there at the start. A job is one of the captures with 500 to 20,000 steps; its host needs one to four times the
-captured step, since hosts of real jobs wait for data and for Python."""
+A queue has 15 to 40 jobs, all there at the start. A job is one of the captures with 500 to 20,000 steps, and each step lasts one to four times
+as long as its kernels: hosts of real jobs wait for data and for Python, and the captures' own host is that of this machine."""
 
 import argparse
 import json
@@ -35,9 +35,9 @@ def queue(figures, seed):
     draw, out = random.Random(seed), []
     for index in range(draw.randrange(15, 41)):
         job = {"name": f"job {index}", "steps": draw.randrange(500, 20000), **draw.choice(figures)}
-        wait = draw.uniform(1, 4)
-        job["step_ns"] *= wait
-        out.append({**job, **{share: job[share] / wait for share in SHARES}})
+        longer = draw.uniform(1, 4) * job["nvml_utilization"]
+        job["step_ns"] *= longer
+        out.append({**job, **{share: min(1.0, job[share] / longer) for share in SHARES}})
     return out
 
 

@@ -4,8 +4,11 @@
 #include <array>
 #include <numeric>
 #include <optional>
+#include <random>
+#include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "gpucast/error.h"
 #include "src/pack/policy.h"
@@ -14,16 +17,28 @@ namespace gpucast::pack {
 namespace {
 
 constexpr size_t kParts = 6;
+constexpr int64_t kFewestSearchedPlans = 20, kMostSearchedPlans = 1000;
 
-// The parts of a card that a job uses in a step alone; all jobs' sums are at most `card_has`.
+// The parts of a card that a job uses in a step alone. At any moment the jobs of a card together use at most 1 of each part.
 using Parts = std::array<double, kParts>;
+
+// Time slices: the part of a card's time that a job uses, if all jobs of a card may use 1. Two jobs or more together get only `together` of
+// the card, but they get more while a job that needs most of the card has a small neighbour. That surplus is largest where both just get
+// what they ask for; it counts for the larger job as if it had such a neighbour all the time.
+double part_of_slices(double busy, double together) {
+  if (together >= 1) return busy / together;
+  const double lost = (1 - together) / (together / 2);  // of the card, for each unit that all jobs but the largest ask for
+  const double with_small_neighbour = busy + (1 - busy) / (1 + lost);
+  return (busy - std::max(0.0, with_small_neighbour - together)) / together;
+}
 
 Parts parts_used(const Figures& figures, const Gpu& gpu, SharingMode mode, const PackConstants& constants) {
   const KernelMix mix = kernel_mix_of(figures);
   Parts out = {mix.compute, mix.tensor, mix.dram, mix.l2, mix.pcie, 0};
   if (mode == SharingMode::timeslice) {
     out = {};
-    if (gpu.compute_major >= 7) out[5] = mix.busy * (mix.kernels > 0 ? 1 : constants.slices_since_volta.nvml_busy);
+    const SharedTimeConstants& slices = constants.slices_since_volta;
+    if (gpu.compute_major >= 7) out[5] = part_of_slices(mix.busy * (mix.kernels > 0 ? 1 : slices.nvml_busy), slices.together);
   } else if (mode == SharingMode::mps) {
     if (gpu.compute_major >= 8) out[5] = mix.busy / std::max(1.0, constants.mps_since_ampere.together);
   } else {
@@ -73,6 +88,27 @@ double mean_end_ns(const std::vector<Need>& needs, size_t part, double cards) {
     sum += std::max(done, alone[k]);
   }
   return sum / static_cast<double>(work.size());
+}
+
+// How many plans the search makes for each policy; 0: all jobs arrive at different times, or there are too many jobs.
+int64_t searched_plans(std::span<const Job> jobs, int64_t searched_jobs) {
+  std::set<int64_t> arrivals_ns;
+  for (const Job& job : jobs) arrivals_ns.insert(job.arrival_ns);
+  if (arrivals_ns.size() == jobs.size()) return 0;
+  const int64_t plans = searched_jobs / static_cast<int64_t>(jobs.size());
+  return plans < kFewestSearchedPlans ? 0 : std::min(plans, kMostSearchedPlans);
+}
+
+// Swaps two jobs, or moves one job to another place.
+void change_order(std::vector<uint32_t>* order, std::mt19937_64* random) {
+  const auto begin = order->begin();
+  const auto a = static_cast<std::ptrdiff_t>((*random)() % order->size()), b = static_cast<std::ptrdiff_t>((*random)() % order->size());
+  if ((*random)() % 2 == 0)
+    std::iter_swap(begin + a, begin + b);
+  else if (a < b)
+    std::rotate(begin + a, begin + a + 1, begin + b + 1);
+  else
+    std::rotate(begin + b, begin + a, begin + a + 1);
 }
 
 }  // namespace
@@ -129,19 +165,46 @@ double lower_bound(std::span<const Job> jobs, const Cluster& cluster, const Pack
   return out;
 }
 
-BestPlan best_plan(std::span<const Job> jobs, const Cluster& cluster, const PackOptions& options, Goal goal) {
+BestPlan best_plan(std::span<const Job> jobs, const Cluster& cluster, const PackOptions& options, Goal goal, int64_t searched_jobs) {
   BestPlan out;
   out.goal = goal;
   const auto rank = [&](const Plan& plan) { return std::tuple(-plan.finished, plan.out_of_memory_runs, goal_value(goal, plan)); };
-  for (const Policy* policy : policies())
-    for (int o = 0; o < static_cast<int>(JobOrder::count_); ++o) {
-      PackOptions tried = options;
-      tried.policy = policy;
-      tried.order = static_cast<JobOrder>(o);
-      Plan plan = simulate(jobs, cluster, tried);
-      out.tried.push_back({policy->name, tried.order, goal_value(goal, plan), plan.out_of_memory_runs});
-      if (out.tried.size() == 1 || rank(plan) < rank(out.plan)) out.plan = std::move(plan);
+  const auto make = [&](const PackOptions& tried) {
+    Plan plan = simulate(jobs, cluster, tried);
+    if (out.plans++ == 0 || rank(plan) < rank(out.plan)) out.plan = plan;
+    return plan;
+  };
+  const auto note = [&](const Plan& plan) {
+    out.tried.push_back({plan.policy, plan.order, goal_value(goal, plan), plan.out_of_memory_runs});
+  };
+  const int64_t searched = searched_plans(jobs, searched_jobs);
+  for (const Policy* policy : policies()) {
+    PackOptions tried = options;
+    tried.policy = policy;
+    std::optional<Plan> best;
+    for (const JobOrder order : {JobOrder::arrival, JobOrder::longest_first, JobOrder::shortest_first}) {
+      tried.order = order;
+      Plan plan = make(tried);
+      note(plan);
+      if (!best || rank(plan) < rank(*best)) best = std::move(plan);
     }
+    if (searched == 0) continue;
+    std::vector<uint32_t> order = order_of_jobs(jobs, cluster, best->order);
+    tried.order = JobOrder::searched;
+    tried.turns.resize(jobs.size());
+    best.reset();
+    std::mt19937_64 random(options.seed);
+    for (int64_t i = 0; i < searched; ++i) {
+      std::vector<uint32_t> changed = order;
+      if (i > 0) change_order(&changed, &random);
+      for (size_t turn = 0; turn < changed.size(); ++turn) tried.turns[changed[turn]] = static_cast<uint32_t>(turn);
+      Plan plan = make(tried);
+      if (best && rank(*best) < rank(plan)) continue;
+      order = std::move(changed);
+      best = std::move(plan);
+    }
+    note(*best);
+  }
   out.lower_bound = lower_bound(jobs, cluster, options.constants, goal);
   return out;
 }

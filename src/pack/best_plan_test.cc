@@ -63,8 +63,8 @@ TEST(BestPlan, IsAtMostEveryPolicys) {
     const std::vector<Job> jobs = random_queue(seed, true);
     const Cluster cluster = parse_cluster("2xh200", SharingMode::mps);
     for (const Goal goal : {Goal::makespan, Goal::mean, Goal::cost}) {
-      const BestPlan best = best_plan(jobs, cluster, {}, goal);
-      ASSERT_EQ(best.tried.size(), policies().size() * 3);
+      const BestPlan best = best_plan(jobs, cluster, {}, goal, 400);
+      ASSERT_EQ(best.tried.size(), policies().size() * 4);
       for (const TriedPlan& tried : best.tried) EXPECT_LE(goal_value(goal, best.plan), tried.value);
       EXPECT_LE(best.lower_bound, goal_value(goal, best.plan));
     }
@@ -87,11 +87,46 @@ TEST(BestPlan, LongJobsFirstEndEarlier) {
   EXPECT_DOUBLE_EQ(lower_bound(jobs, parse_cluster("h200", SharingMode::timeslice), options.constants, Goal::mean), 70e9 / 3);
 }
 
+// Pairs that fill a card: only one partition of these jobs into two cards ends in 20 s, and no simple order finds it.
+TEST(BestPlan, SearchesForTheOrder) {
+  std::vector<Job> jobs;
+  for (const double seconds : {7, 5, 4, 6, 3, 8, 2, 5}) jobs.push_back(queued_job(1, seconds));
+  const BestPlan best = best_plan(jobs, parse_cluster("2xh200", SharingMode::timeslice), {}, Goal::makespan, 2000);
+  EXPECT_NEAR(static_cast<double>(best.plan.makespan_ns), 20e9, 1e6);
+  EXPECT_DOUBLE_EQ(best.lower_bound, 20e9);
+  EXPECT_EQ(best.plans, static_cast<int64_t>(policies().size()) * (3 + 2000 / 8));
+}
+
+TEST(BestPlan, SearchesTheSameOrdersAgain) {
+  const std::vector<Job> jobs = random_queue(3, true);
+  const Cluster cluster = parse_cluster("2xh200", SharingMode::timeslice);
+  const BestPlan once = best_plan(jobs, cluster, {}, Goal::makespan, 600), again = best_plan(jobs, cluster, {}, Goal::makespan, 600);
+  EXPECT_EQ(once.plan.makespan_ns, again.plan.makespan_ns);
+  EXPECT_EQ(once.plans, again.plans);
+}
+
+TEST(BestPlan, DoesNotSearchIfArrivalsDecide) {
+  const BestPlan best = best_plan(random_queue(3, false), parse_cluster("2xh200", SharingMode::timeslice), {}, Goal::makespan);
+  EXPECT_EQ(best.plans, static_cast<int64_t>(policies().size()) * 3);
+}
+
+// In time slices, two jobs that need 0.46 of the card fill it: sharing loses 8 %.
+TEST(BestPlan, TheBoundCountsWhatSharingLoses) {
+  const Cluster cluster = parse_cluster("h200", SharingMode::timeslice);
+  const std::vector<Job> halves(4, queued_job(0.46, 10));
+  EXPECT_NEAR(lower_bound(halves, cluster, pack_constants(), Goal::makespan), 20e9, 1);
+  EXPECT_NEAR(static_cast<double>(best_plan(halves, cluster, {}, Goal::makespan, 400).plan.makespan_ns), 20e9, 1e6);
+  // A job that needs 0.9 of the card, next to one that fits in what is left of it: no loss, and the bound is the longest job.
+  const std::vector<Job> large_and_small = {queued_job(0.9, 10), queued_job(0.085, 10)};
+  EXPECT_NEAR(lower_bound(large_and_small, cluster, pack_constants(), Goal::makespan), 10e9, 1);
+  EXPECT_NEAR(static_cast<double>(best_plan(large_and_small, cluster, {}, Goal::makespan, 400).plan.makespan_ns), 10e9, 1e6);
+}
+
 // A job that runs out of memory costs a real user more than its time.
 TEST(BestPlan, PrefersPlansWithoutRunsOutOfMemory) {
   std::vector<Job> jobs = {queued_job(0.3, 10), queued_job(0.3, 10), queued_job(0.3, 10)};
   for (Job& job : jobs) job.figures.request_bytes = 100 * kGiB;
-  const BestPlan best = best_plan(jobs, parse_cluster("h200", SharingMode::mps), {}, Goal::makespan);
+  const BestPlan best = best_plan(jobs, parse_cluster("h200", SharingMode::mps), {}, Goal::makespan, 400);
   EXPECT_EQ(best.plan.out_of_memory_runs, 0);
   EXPECT_TRUE(std::any_of(best.tried.begin(), best.tried.end(), [](const TriedPlan& plan) { return plan.out_of_memory_runs > 0; }));
 }

@@ -46,6 +46,8 @@ const char* job_order_name(JobOrder order) {
       return "longest_first";
     case JobOrder::shortest_first:
       return "shortest_first";
+    case JobOrder::searched:
+      return "searched";
     case JobOrder::count_:
       break;
   }

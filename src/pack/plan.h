@@ -53,8 +53,8 @@ struct CardUse {
 };
 
 // Jobs that arrive at the same time start in this order, if no other rule decides.
-enum class JobOrder : uint8_t { arrival, longest_first, shortest_first, count_ };  // arrival: as in the input
-const char* job_order_name(JobOrder order);                                        // as in JSON
+enum class JobOrder : uint8_t { arrival, longest_first, shortest_first, searched, count_ };  // arrival: as in the input
+const char* job_order_name(JobOrder order);                                                  // as in JSON
 
 struct Plan {
   std::string policy;

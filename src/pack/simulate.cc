@@ -43,20 +43,6 @@ double length_ns(const Job& job, const Cluster& cluster) {
   return static_cast<double>(job.steps) * step_ns * job.cards;
 }
 
-std::vector<uint32_t> order_of_jobs(std::span<const Job> jobs, const Cluster& cluster, JobOrder order) {
-  std::vector<uint32_t> out(jobs.size());
-  std::iota(out.begin(), out.end(), 0U);
-  std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) { return jobs[a].arrival_ns < jobs[b].arrival_ns; });
-  if (order == JobOrder::arrival) return out;
-  std::vector<double> lengths_ns;
-  lengths_ns.reserve(jobs.size());
-  for (const Job& job : jobs) lengths_ns.push_back((order == JobOrder::longest_first ? -1 : 1) * length_ns(job, cluster));
-  std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) {
-    return std::pair(jobs[a].arrival_ns, lengths_ns[a]) < std::pair(jobs[b].arrival_ns, lengths_ns[b]);
-  });
-  return out;
-}
-
 std::vector<const Job*> jobs_by_arrival(std::span<const Job> jobs, std::span<const uint32_t> order) {
   std::vector<const Job*> out;
   out.reserve(order.size());
@@ -71,7 +57,7 @@ class Simulation {
       : fair_(options.fair),
         lists_neighbours_(options.neighbours),
         rules_(sharing_rules(*options.policy, cluster.mode, options.constants)),
-        order_(order_of_jobs(jobs, cluster, options.order)),
+        order_(order_of_jobs(jobs, cluster, options.order, options.turns)),
         jobs_(jobs_by_arrival(jobs, order_)),
         state_(idle_cluster(cluster, rules_, jobs_)),
         queue_(jobs_, &state_.types, options.fair),
@@ -345,6 +331,26 @@ class Simulation {
 };
 
 }  // namespace
+
+std::vector<uint32_t> order_of_jobs(std::span<const Job> jobs, const Cluster& cluster, JobOrder order, std::span<const uint32_t> turns) {
+  std::vector<uint32_t> out(jobs.size());
+  std::iota(out.begin(), out.end(), 0U);
+  std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) { return jobs[a].arrival_ns < jobs[b].arrival_ns; });
+  if (order == JobOrder::arrival) return out;
+  if (order == JobOrder::searched) {
+    std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) {
+      return std::pair(jobs[a].arrival_ns, turns[a]) < std::pair(jobs[b].arrival_ns, turns[b]);
+    });
+    return out;
+  }
+  std::vector<double> lengths_ns;
+  lengths_ns.reserve(jobs.size());
+  for (const Job& job : jobs) lengths_ns.push_back((order == JobOrder::longest_first ? -1 : 1) * length_ns(job, cluster));
+  std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) {
+    return std::pair(jobs[a].arrival_ns, lengths_ns[a]) < std::pair(jobs[b].arrival_ns, lengths_ns[b]);
+  });
+  return out;
+}
 
 Plan simulate(std::span<const Job> jobs, const Cluster& cluster, const PackOptions& options) {
   return Simulation(jobs, cluster, options).run();

@@ -128,6 +128,7 @@ Json best_json(const pack::BestPlan& best) {
           {"unit", best.goal == pack::Goal::cost ? "hours" : "ns"},
           {"value", pack::goal_value(best.goal, best.plan)},
           {"lower_bound", best.lower_bound},
+          {"plans", best.plans},
           {"tried", tried}};
 }
 

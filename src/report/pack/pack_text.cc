@@ -92,7 +92,7 @@ std::string goal_text(pack::Goal goal, double value) {
 void write_best(TextWriter& out, const pack::BestPlan& best) {
   const double value = pack::goal_value(best.goal, best.plan);
   out.format("  best {:<12} {}: the best of {} plans; no plan is below {}{}", pack::goal_name(best.goal), goal_text(best.goal, value),
-             best.tried.size(), goal_text(best.goal, best.lower_bound),
+             best.plans, goal_text(best.goal, best.lower_bound),
              best.lower_bound > 0 ? fmt::format(" (+{:.1f} %)", 100 * (value / best.lower_bound - 1)) : "");
   std::vector<std::string> policies;
   for (const pack::TriedPlan& plan : best.tried)
@@ -106,6 +106,7 @@ void write_best(TextWriter& out, const pack::BestPlan& best) {
     out.format("    {:<14} {}{}{}", policy, goal_text(best.goal, least->value),
                least->order == pack::JobOrder::arrival         ? ""
                : least->order == pack::JobOrder::longest_first ? ", longest jobs first"
+               : least->order == pack::JobOrder::searched      ? ", order found by search"
                                                                : ", shortest jobs first",
                least->out_of_memory_runs > 0 ? fmt::format(", {} runs out of memory", least->out_of_memory_runs) : "");
   }

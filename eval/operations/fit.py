@@ -9,6 +9,7 @@ from eval import ROOT
 from eval.operations.measured import Judge, minimise
 
 FILES = ROOT / "data/time"
+MODEL_ALONE = {"schema_version": 1, "operations": {"rates": {"source": "the model alone", "correction_share": 1e-30}}}
 
 
 def merge(into, more):

@@ -38,11 +38,10 @@ def ask_lines(gpucast, lines, card, constants):
 def not_fitted(kind, columns, precision, card):
     if kind == "attention":
         return ~measured.fitted_half(columns, measured.LAYOUT)
+    rest = ~measured.fitted_half(columns)
     if precision == "fp32" and card != "t4":
-        rest = numpy.zeros(len(columns["ns"]), bool)
-        rest[numpy.random.default_rng(0).permutation(len(rest))[ROWS:]] = True
-        return rest
-    return ~measured.fitted_half(columns)
+        rest[numpy.random.default_rng(0).permutation(len(rest))[:ROWS]] = False
+    return rest
 
 
 def main():

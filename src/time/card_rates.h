@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "src/base/links.h"
 #include "src/occupancy/occupancy.h"
+#include "src/time/correction.h"
 #include "src/time/interval.h"
 #include "src/time/nccl_settings.h"
 #include "src/time/network.h"
@@ -257,6 +259,8 @@ struct CardRates {
 
   By<Precision, GemmConstants> gemm;
   By<Precision, AttentionConstants> attention;
+  std::span<const Correction> corrections;
+  double correction_share = 1;  // of each correction; near 0: the model alone
   By<OperationKind, BytesConstants> bytes;
   By<Precision, NormalizationConstants> normalization;
   By<Precision, By<Pass, ConvolutionConstants>> convolution;

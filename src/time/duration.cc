@@ -10,6 +10,7 @@
 #include "src/occupancy/occupancy_card.h"
 #include "src/time/card_rates.h"
 #include "src/time/constants.h"
+#include "src/time/correction.h"
 #include "src/time/kinds.h"
 
 namespace gpucast {
@@ -222,13 +223,15 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   read_row_constants(constants, &card);
   read_convolution_constants(constants, &card);
   read_counted_constants(constants, &card);
+  card.corrections = corrections_of(gpu);
+  card.correction_share = constants.rate("correction_share");
   if (find_capability_rules(gpu.compute_major, gpu.compute_minor) != nullptr) card.occupancy = occupancy_card(gpu);
   return card;
 }
 
 Duration operation_duration(const Operation& operation, const CardRates& card) {
   const bool counted = operation.counted.blocks > 0;
-  const Estimate estimate = [&] {
+  Estimate estimate = [&] {
     if (counted) return counted_time(operation, card);
     switch (operation.kind) {
       case OperationKind::gemm:
@@ -254,16 +257,19 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
     }
   }();
   Duration duration;
+  const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
+  duration.ideal_ns = 1e9 * std::max(operation.flops / card.peak_flop_per_s[operation.precision], bytes / card.peak_bytes_per_s);
+  const Corrected correction = counted ? Corrected{} : corrected(card.corrections, operation, estimate.ns, duration.ideal_ns);
+  estimate.ns *= std::pow(correction.factor, card.correction_share);
   duration.expected_ns = estimate.ns;
   duration.bound = estimate.bound;
-  const Interval interval = counted                                       ? card.interval[OperationKind::compiled][operation.precision]
+  const Interval interval = correction.by != nullptr                      ? correction.by->interval
+                            : counted                                     ? card.interval[OperationKind::compiled][operation.precision]
                             : operation.kind == OperationKind::collective ? collective_interval(operation, card)
                             : operation.kind == OperationKind::attention  ? attention_interval(operation, card)
                                                                           : card.interval[operation.kind][operation.precision];
   duration.low_ns = estimate.ns * interval.low;
   duration.high_ns = estimate.ns * interval.high;
-  const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
-  duration.ideal_ns = 1e9 * std::max(operation.flops / card.peak_flop_per_s[operation.precision], bytes / card.peak_bytes_per_s);
   return duration;
 }
 

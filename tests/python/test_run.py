@@ -525,14 +525,14 @@ def test_saving_before_cuda_is_real(gpucast):
 
 
 @pytest.mark.once
-def test_reader_of_the_report_goes_away(gpucast, gpucast_bin, leaves_nothing):
+@pytest.mark.parametrize("redirect", ["", pytest.param("2>&1", marks=pytest.mark.slow)])
+def test_reader_of_the_report_goes_away(gpucast, gpucast_bin, leaves_nothing, redirect):
     (gpucast.job / "train.py").write_text(train_script(after_step="print('x' * 10000, flush=True)"))
-    for redirect in ("", "2>&1"):
-        line = f"{gpucast_bin} run --format json -- {sys.executable} train.py {redirect} | head -c 10"
-        done = subprocess.run(["sh", "-c", line], cwd=gpucast.job, capture_output=True, text=True, timeout=120)
-        assert "internal error" not in done.stderr
-        if not redirect:  # else the script itself fails at its print, and its capture is kept
-            assert list(leaves_nothing.glob("*gpucast*")) == []
+    line = f"{gpucast_bin} run --format json -- {sys.executable} train.py {redirect} | head -c 10"
+    done = subprocess.run(["sh", "-c", line], cwd=gpucast.job, capture_output=True, text=True, timeout=120)
+    assert "internal error" not in done.stderr
+    if not redirect:  # else the script itself fails at its print, and its capture is kept
+        assert list(leaves_nothing.glob("*gpucast*")) == []
 
 
 @pytest.mark.once
@@ -594,7 +594,7 @@ def test_timeout_with_nothing_captured(gpucast_bin):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_interrupted(gpucast_bin, tmp_path, number):
     (tmp_path / "train.py").write_text(train_script(steps=10**9, after_step="print('step', step, flush=True)"))
     words = [
@@ -703,7 +703,13 @@ if __name__ == "__main__":
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("context", "pin"), [("fork", False), pytest.param("fork", True, marks=pytest.mark.slow), ("spawn", True), ("forkserver", False)]
+    ("context", "pin"),
+    [
+        ("fork", False),
+        pytest.param("fork", True, marks=pytest.mark.slow),
+        ("spawn", True),
+        pytest.param("forkserver", False, marks=pytest.mark.slow),
+    ],
 )
 def test_data_workers(gpucast, context, pin):
     workers = 2 if context == "fork" else 1  # other workers import PyTorch anew
@@ -727,14 +733,16 @@ assert subprocess.run(["sh", "-c", "echo $((1 + 1))"], capture_output=True, text
 
 
 @pytest.mark.once
-def test_training_in_a_child(gpucast):
+@pytest.mark.parametrize(
+    ("context", "fresh"), [pytest.param("fork", True, marks=pytest.mark.slow), ("fork", False), ("spawn", False)]
+)
+def test_training_in_a_child(gpucast, context, fresh):
     body = "\n".join("    " + line for line in train_script().splitlines())
     script = f"import multiprocessing, os\ndef train():\n{body}\nif __name__ == '__main__':\n    child = multiprocessing.Process(target=train)\n    child.start()\n    child.join()\n    open('after', 'w')\n"
-    for context, fresh in (("fork", True), ("fork", False), ("spawn", False)):
-        done = gpucast(script.replace("multiprocessing.Process", f"multiprocessing.get_context('{context}').Process"), fresh=fresh)
-        assert done.code == 0, done.err
-        assert len(done.capture.marks("step")) == 3
-        assert not (gpucast.job / "after").exists()
+    done = gpucast(script.replace("multiprocessing.Process", f"multiprocessing.get_context('{context}').Process"), fresh=fresh)
+    assert done.code == 0, done.err
+    assert len(done.capture.marks("step")) == 3
+    assert not (gpucast.job / "after").exists()
 
 
 # An actor that has used the GPU and waits for work, next to the process that trains.
@@ -773,6 +781,7 @@ def test_forked_child_leaves_the_capture_alone(gpucast):
     assert len(done.capture.marks("step")) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_torchrun(gpucast, gpucast_bin):
     done = gpucast(train_script(), command=[sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "train.py"])

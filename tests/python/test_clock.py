@@ -9,13 +9,13 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT, SUM_ROWS
+from conftest import LAUNCH_RANKS, ROOT, SUM_ROWS
 
 from eval.clock import sweep
 
 TRAIN = """
 import json, os, sys, time, torch
-model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(4)]).cuda()
+model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096, device="cuda") for _ in range(4)])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x = torch.zeros(4096, 4096, device="cuda")
 def step():
@@ -127,6 +127,26 @@ def step_ms(gpucast_bin, script):
     return json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["step"]["expected_ns"] / 1e6
 
 
+# Scripts that are measured in one run, in this order, each under its own names.
+TOGETHER = """
+import json
+parts = json.loads(PARTS)
+for name, text in parts.items():
+    print("@" + name)
+    exec(compile(text, name, "exec"), {"__name__": "__main__"})
+"""
+
+
+@pytest.fixture(scope="module")
+def together(gpucast_bin, tmp_path_factory):
+    """What each of several scripts writes under --warp."""
+    parts = {"affinity": AFFINITY, "counted": COUNTED, "unknown": UNKNOWN, "twice": TWICE, "benchmark": BENCHMARK, "transform": TRANSFORM}
+    out = output_of(gpucast_bin, tmp_path_factory.mktemp("together"), TOGETHER.replace("PARTS", repr(json.dumps(parts))))
+    found = dict(part.split("\n", 1) for part in out.split("@")[1:])
+    assert list(found) == list(parts)
+    return found
+
+
 AFFINITY = """
 import os, torch
 
@@ -144,8 +164,8 @@ print(all(found == os.sched_getaffinity(os.getppid()) for found in cores["outsid
 
 @pytest.mark.once
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_threads_of_backward_share_a_core(gpucast_bin, tmp_path):
-    assert output_of(gpucast_bin, tmp_path, AFFINITY) == "2 [1, 1] 1\nTrue\n"
+def test_threads_of_backward_share_a_core(together):
+    assert together["affinity"] == "2 [1, 1] 1\nTrue\n"
 
 
 ENDS = """
@@ -264,7 +284,7 @@ print("tokens", sum(len(torch.where(chosen == expert)[0]) for expert in range(8)
 """
 
 
-@pytest.mark.parametrize("mode", ["--warp", "--real-time"])
+@pytest.mark.parametrize("mode", ["--warp", pytest.param("--real-time", marks=pytest.mark.slow)])
 def test_values_are_followed(gpucast_bin, tmp_path, mode):
     script = tmp_path / "loss.py"
     script.write_text(LOSS)
@@ -299,8 +319,8 @@ print(len(found), time.perf_counter() - before[0], time.clock_gettime(time.CLOCK
 
 
 @pytest.mark.once
-def test_following_values_is_not_the_scripts_time(gpucast_bin, tmp_path):
-    number, wall, worked = map(float, output_of(gpucast_bin, tmp_path, COUNTED).split())
+def test_following_values_is_not_the_scripts_time(together):
+    number, wall, worked = map(float, together["counted"].split())
     assert number == 3_333_334
     assert wall < 0.3 * worked, "the host worked for longer than the script notices"
 
@@ -331,8 +351,8 @@ print(*views, ratio(lambda: (x.shape, x.stride(0), x + x)))
 
 
 @pytest.mark.once
-def test_calls_of_which_nothing_is_known_take_no_longer(gpucast_bin, tmp_path):
-    view, empty, sizes = map(float, output_of(gpucast_bin, tmp_path, UNKNOWN).split())
+def test_calls_of_which_nothing_is_known_take_no_longer(together):
+    view, empty, sizes = map(float, together["unknown"].split())
     assert 0 < view < 3
     assert 0 < empty < 2
     assert 0.3 < sizes < 2, "more is left out than following took"
@@ -376,8 +396,8 @@ print(least_ms(lambda: x.add_(x)) / two, least_ms(lambda: x.add_(x.detach())) / 
 
 
 @pytest.mark.once
-def test_elements_that_two_tensors_share_are_read_once(gpucast_bin, tmp_path):
-    itself, shared, other = map(float, output_of(gpucast_bin, tmp_path, TWICE).split())
+def test_elements_that_two_tensors_share_are_read_once(together):
+    itself, shared, other = map(float, together["twice"].split())
     assert 0.6 < itself < 0.75
     assert 0.6 < shared < 0.75
     assert other == pytest.approx(1, abs=0.1)
@@ -493,16 +513,15 @@ assert labels.argmin() == 1
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("kind", WRITERS)
-def test_files_are_of_one_run(gpucast_bin, tmp_path, kind):
-    writes, is_right = WRITERS[kind]
+def test_files_are_of_one_run(gpucast_bin, tmp_path):
+    writes = "".join(text for text, _ in WRITERS.values())
     (tmp_path / "train.py").write_text(VALUES_NEEDED + writes + "print('once')\n")
     (tmp_path / "log.csv").write_text("step,groups\n")
     words = [gpucast_bin, "run", "--warp", "--gpu", "a100-80", "--", sys.executable, "train.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "once\n"
-    assert is_right(tmp_path)
+    assert {kind: is_right(tmp_path) for kind, (_, is_right) in WRITERS.items()} == dict.fromkeys(WRITERS, True)
 
 
 # As triton.testing.do_bench does it: a fill of more than L2 before each measurement, and two events around what is measured.
@@ -527,9 +546,9 @@ print(median_us(lambda: None, True), median_us(lambda: x + y, False), median_us(
 
 
 @pytest.mark.once
-def test_a_benchmark_that_flushes_l2(gpucast_bin, tmp_path):
+def test_a_benchmark_that_flushes_l2(together):
     """Triton's documentation (01-vector-add, gh-pages 2f0db601, A100): 24.6 us for 25 MB. In L2 it would be 13."""
-    nothing, warm, cold = map(float, output_of(gpucast_bin, tmp_path, BENCHMARK).split())
+    nothing, warm, cold = map(float, together["benchmark"].split())
     assert 3 < nothing < 5, "an event keeps its time"
     assert 22 < cold < 27
     assert nothing < warm < cold - 5
@@ -549,10 +568,13 @@ def test_a_sweep_finds_each_shapes_time(gpucast_bin):
     assert swept["4096"] < swept["8192"] / 5, "an eighth of the work"
 
 
+TRANSFORM = "import torch\nprint(torch.fft.fft(torch.ones(64, 256, device='cuda')).shape[1])"
+
+
 @pytest.mark.once
-def test_plans_of_transforms_are_freed_at_the_end(gpucast_bin, tmp_path):
+def test_plans_of_transforms_are_freed_at_the_end(together):
     """PyTorch destroys its plans after the script, when the virtual cuFFT's own variables may be gone."""
-    assert output_of(gpucast_bin, tmp_path, "import torch\nprint(torch.fft.fft(torch.ones(64, 256, device='cuda')).shape[1])") == "256\n"
+    assert together["transform"] == "256\n"
 
 
 @pytest.mark.once
@@ -585,7 +607,7 @@ import os, sys, time, torch, torch.distributed as dist
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl")
 rank = dist.get_rank()
-model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(2 + 4 * rank)]).cuda()
+model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096, device="cuda") for _ in range(2 + 4 * rank)])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x, shared = torch.zeros(4096, 4096, device="cuda"), torch.zeros(32 << 20, device="cuda")
 for i in range(8):
@@ -606,7 +628,8 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("mode", ["--warp", pytest.param("--real-time", marks=pytest.mark.slow)])
 def test_all_ranks_wait_for_the_slowest(gpucast_bin, tmp_path, mode):
     (tmp_path / "train.py").write_text(UNEVEN)
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", tmp_path / "train.py"]
+    (tmp_path / "launch.py").write_text(LAUNCH_RANKS)
+    command = [tmp_path / "launch.py", "2", "torch._dynamo", tmp_path / "train.py"]
     done = clocked(gpucast_bin, mode, *command, options=("--values", "off"))
     walls = [float(wall) for wall in re.findall(r"wall ([\d.]+) ms", done.stdout)]
     alone = 1e-6 * step_of_rank_1(gpucast_bin, command)

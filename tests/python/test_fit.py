@@ -1,6 +1,7 @@
 """`gpucast fit`: the largest value that fits, on real runs."""
 
 import json
+import shlex
 import socket
 import subprocess
 import sys
@@ -25,7 +26,7 @@ if args.config:
     batch = int(open(args.config).read().split("batch_size = ")[1].split()[0])
 if batch > 3000:
     raise ValueError("at most 3000")
-model = nn.Sequential(nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1)).cuda()
+model = nn.Sequential(nn.Linear(4096, 4096, device="cuda"), nn.ReLU(), nn.Linear(4096, 1, device="cuda"))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 for (x,) in DataLoader(TensorDataset(torch.empty(20000, 1)), batch_size=batch):
     # 4 MiB a sample and more.
@@ -36,8 +37,8 @@ for (x,) in DataLoader(TensorDataset(torch.empty(20000, 1)), batch_size=batch):
 
 
 class Fits:
-    def __init__(self, gpucast_bin, folder):
-        self.bin, self.folder = gpucast_bin, folder
+    def __init__(self, gpucast_bin, open_batch, folder):
+        self.bin, self.batch, self.folder = gpucast_bin, open_batch, folder
 
     def __call__(self, *options, arguments=(), option="batch-size", code=0):
         (self.folder / "train.py").write_text(SCRIPT.replace("{option}", option).replace("{name}", option.replace("-", "_")))
@@ -60,13 +61,15 @@ class Fits:
 
     def runs(self, line):
         """Whether this line of an answer runs when the card's limit is enforced."""
-        words = line.replace("gpucast run", f"{self.bin} run --enforce-capacity --format json")
-        return subprocess.run(words, shell=True, cwd=self.folder, capture_output=True, timeout=240).returncode == 0
+        words = shlex.split(line)
+        assert words[:2] == ["gpucast", "run"]
+        end = words.index("--")
+        return self.batch.gpucast(self.folder, words[end + 1 :], "--enforce-capacity", *words[2:end]).code == 0
 
 
 @pytest.fixture(scope="module")
-def fits(gpucast_bin, tmp_path_factory):
-    return Fits(gpucast_bin, tmp_path_factory.mktemp("fit"))
+def fits(gpucast_bin, open_batch, tmp_path_factory):
+    return Fits(gpucast_bin, open_batch, tmp_path_factory.mktemp("fit"))
 
 
 @pytest.fixture(scope="module")

@@ -452,7 +452,7 @@ while True:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_data_loader_workers(profile, context):
     workers = 1 if context == "spawn" else 2  # they import PyTorch anew
     script = f"""
@@ -625,6 +625,7 @@ def test_script_raises(profile):
     assert (done.trace.record["steps"], done.trace.record["end_reason"]) == (2, "exception")
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_own_exit_code(profile):
     done = profile(train_script(steps=2, at_end="raise SystemExit(7)"))
@@ -657,7 +658,7 @@ def test_timeout(profile):
         ("print(1)", "without importing PyTorch"),
         (WITHOUT_TORCH, "PyTorch is not installed in this Python"),
         ("import torch; torch.zeros(3)", "ran no module"),
-        ("import torch; raise KeyError('lr')", "before a module ran"),
+        pytest.param("import torch; raise KeyError('lr')", "before a module ran", marks=pytest.mark.slow),
         ("import nowhere", "before it imported PyTorch"),
     ],
 )

@@ -733,9 +733,7 @@ assert subprocess.run(["sh", "-c", "echo $((1 + 1))"], capture_output=True, text
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("context", "fresh"), [pytest.param("fork", True, marks=pytest.mark.slow), ("fork", False), ("spawn", False)]
-)
+@pytest.mark.parametrize(("context", "fresh"), [pytest.param("fork", True, marks=pytest.mark.slow), ("fork", False), ("spawn", False)])
 def test_training_in_a_child(gpucast, context, fresh):
     body = "\n".join("    " + line for line in train_script().splitlines())
     script = f"import multiprocessing, os\ndef train():\n{body}\nif __name__ == '__main__':\n    child = multiprocessing.Process(target=train)\n    child.start()\n    child.join()\n    open('after', 'w')\n"

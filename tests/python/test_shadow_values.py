@@ -129,6 +129,26 @@ for step in range(2):
 print("tokens=%d" % tokens)
 """
 
+# As hlb-CIFAR10 crops pictures: a square of each, at a place that the card draws; one mask for all colours.
+CROPS = """
+import torch
+
+model = torch.nn.Conv2d(3, 8, 3).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    pictures = torch.randn(512, 3, 20, 20, device="cuda")
+    inside = []
+    for shape in ((1, 1, 20, 1), (1, 1, 1, 20)):
+        center = torch.empty(512, dtype=torch.long, device="cuda").random_(7, 12)
+        away = torch.arange(20, device="cuda").view(shape) - center.view(-1, 1, 1, 1)
+        inside.append((away >= -7) * (away <= 8))
+    crops = torch.masked_select(pictures, inside[0] * inside[1]).view(512, 3, 16, 16)
+    model(crops).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("crops=%d" % crops.numel())
+"""
+
 # Right answers counted like in most scripts, and one check of a value from the host.
 ACCURACY = """
 import torch
@@ -224,7 +244,7 @@ def all_answer_as_on_the_host(text):
     assert programs == same and int(same) > 50, text
 
 
-@pytest.mark.parametrize("how", ["none", "typical", "most"])
+@pytest.mark.parametrize("how", [pytest.param("none", marks=pytest.mark.slow), "typical", pytest.param("most", marks=pytest.mark.once)])
 def test_programs_answer_as_on_the_host(gpucast, how):
     run = gpucast("", "--values", "on", "--assume", how, command=[sys.executable, str(PROGRAMS)])
     all_answer_as_on_the_host(run.err)
@@ -311,17 +331,11 @@ for step in range(2):
 
 
 @pytest.mark.once
-def test_a_copy_on_the_host_keeps_its_version(gpucast):
-    """Selective checkpoints refuse a kept tensor whose version has changed."""
-    run = gpucast(ON_HOST, "--steps", "2", "--values", "on")
-    assert run.code == 0 and run.report["steps"] == 2, run.err
-
-
-@pytest.mark.once
 def test_off_reads_zeros(gpucast):
-    run = gpucast(POOLS, "--steps", "4", "--values", "off")
+    run = gpucast(POOLS + MASKED, "--steps", "7", "--values", "off")
     assert run.code == 0 and AGAIN not in run.err
     assert (run.printed("graphs"), run.printed("pooled"), run.printed("long")) == (0, 1, 0)
+    assert run.printed("masked") == 3
 
 
 @pytest.mark.once
@@ -341,11 +355,20 @@ def test_large_values_are_as_on_the_host(gpucast):
     assert programs == same and int(same) > 10, run.err
 
 
+@pytest.fixture(scope="module")
+def together(open_batch, tmp_path_factory):
+    """One run of several scripts."""
+    folder = tmp_path_factory.mktemp("together")
+    (folder / "train.py").write_text(LARGE_EXPERTS + SWITCH.replace("tokens=%d", "kept=%d") + SPEECH + CROPS)
+    run = open_batch.gpucast(folder, [sys.executable, "train.py"], "--steps", "until-end", capture=folder / "train.gpucast")
+    assert run.code == 0 and run.report["steps"] == 2 + 2 + 3 + 3, run.err
+    return run
+
+
 @pytest.mark.once
-def test_a_large_router(gpucast):
+def test_a_large_router(together):
     """4096 x 8 of 64: 512 tokens an expert on average, with a deviation of about 21."""
-    run = gpucast(LARGE_EXPERTS, "--steps", "3")
-    assert run.code == 0, run.err
+    run = together
     assert run.printed("tokens") == 2 * 4096 * 8 and 520 < run.printed("busiest") < 640
     line = next(one for one in assumed(run) if "where()" in one)
     assert "(8 of 64 distinct drawn evenly)" in line and "--assume typical" in line
@@ -368,10 +391,8 @@ def test_a_bad_skew(gpucast):
 
 
 @pytest.mark.once
-def test_experts_with_a_capacity(gpucast):
-    run = gpucast(SWITCH, "--steps", "3")
-    assert run.code == 0, run.err
-    assert run.report["steps"] == 2 and run.printed("tokens") == 2 * 4 * 64
+def test_experts_with_a_capacity(together):
+    assert together.printed("kept") == 2 * 4 * 64
 
 
 @pytest.mark.once
@@ -396,7 +417,6 @@ def test_a_known_condition(gpucast):
     run = gpucast(MASKED, "--steps", "4")
     assert run.code == 0 and AGAIN in run.err, run.err
     assert run.printed("masked") == 0 and not assumed(run)
-    assert gpucast(MASKED, "--steps", "4", "--values", "off").printed("masked") == 3
 
 
 # As a library does when it is imported (bitsandbytes).
@@ -462,9 +482,10 @@ for step in range(3):
 
 
 @pytest.mark.once
-def test_a_loss_is_finite_without_a_warning(gpucast):
-    run = gpucast(GOES_WELL, "--values", "on")
-    assert run.code == 0 and run.report["steps"] == 3 and not assumed(run), run.err
+def test_a_copy_keeps_its_version_and_a_loss_is_finite_without_a_warning(gpucast):
+    """Selective checkpoints refuse a kept tensor whose version has changed."""
+    run = gpucast(ON_HOST + GOES_WELL, "--values", "on", "--steps", "5")
+    assert run.code == 0 and run.report["steps"] == 5 and not assumed(run), run.err
 
 
 @pytest.mark.slow
@@ -491,35 +512,10 @@ def test_following_takes_no_time_of_a_step(gpucast, gpucast_bin):
 
 
 @pytest.mark.once
-def test_lengths_of_labels(gpucast):
-    run = gpucast(SPEECH, "--until-end")
-    assert run.code == 0, run.err
-    assert run.report["steps"] == 3 and run.printed("words") == 4
-
-
-# As hlb-CIFAR10 crops pictures: a square of each, at a place that the card draws; one mask for all colours.
-CROPS = """
-import torch
-
-model = torch.nn.Conv2d(3, 8, 3).cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(3):
-    pictures = torch.randn(512, 3, 20, 20, device="cuda")
-    inside = []
-    for shape in ((1, 1, 20, 1), (1, 1, 1, 20)):
-        center = torch.empty(512, dtype=torch.long, device="cuda").random_(7, 12)
-        away = torch.arange(20, device="cuda").view(shape) - center.view(-1, 1, 1, 1)
-        inside.append((away >= -7) * (away <= 8))
-    crops = torch.masked_select(pictures, inside[0] * inside[1]).view(512, 3, 16, 16)
-    model(crops).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-print("crops=%d" % crops.numel())
-"""
+def test_lengths_of_labels(together):
+    assert together.printed("words") == 4
 
 
 @pytest.mark.once
-def test_squares_at_drawn_places(gpucast):
-    run = gpucast(CROPS, "--steps", "4")
-    assert run.code == 0, run.err
-    assert run.report["steps"] == 3 and run.printed("crops") == 512 * 3 * 16 * 16
+def test_squares_at_drawn_places(together):
+    assert together.printed("crops") == 512 * 3 * 16 * 16

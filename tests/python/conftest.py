@@ -91,6 +91,8 @@ class OpenBatch:
         "--gpu": ("gpu", str),
         "--steps": ("steps", str),
         "--gpus": ("gpus", int),
+        "--world-size": ("world_size", int),
+        "--ranks": ("ranks", str),
         "--cudnn": ("cudnn", str),
         "--enforce-capacity": ("enforce_capacity", None),
         "--force": ("force", None),
@@ -124,6 +126,9 @@ class OpenBatch:
             if name == "--what-if" and (equals or left):
                 keys.setdefault("what_if", []).append(value if equals else left.pop(0))
                 continue
+            if name == "--until-end":
+                keys["steps"] = "until-end"
+                continue
             if name not in self.OPTIONS:
                 return None
             key, kind = self.OPTIONS[name]
@@ -138,10 +143,10 @@ class OpenBatch:
             raise TimeoutError(f"no result within {timeout} s of {job}")
         return json.loads(self._process.stdout.readline())
 
-    def gpucast(self, folder, command, *options, capture=None, timeout=240):
-        """The Run of a command in this folder, for tests that share it; its capture is kept under this path."""
+    def gpucast(self, folder, command, *options, capture=None, timeout=240, **keys):
+        """The Run of a command in this folder, for tests that share it; its capture is kept under this path. `keys`: more of the job."""
         log = self._temporary / "log"
-        asked = {**self.job_options(options), "command": list(map(str, command)), "folder": str(folder), "log": str(log)}
+        asked = {**self.job_options(options), **keys, "command": list(map(str, command)), "folder": str(folder), "log": str(log)}
         result = self.run(asked if capture is None else {**asked, "output": str(capture)}, timeout)
         out = "" if result["report"] is None else json.dumps(result["report"])
         return Run(result["exit_code"], out, log.read_text(), capture)
@@ -189,13 +194,16 @@ def gpucast(gpucast_bin, open_batch, tmp_path):
     job = tmp_path / "job"
     job.mkdir()
 
-    def run(script, *options, command=None, arguments=(), keep=True, timeout=240, environment=None, fresh=False, **kwargs):
+    def run(
+        script, *options, command=None, arguments=(), keep=True, timeout=240, environment=None, fresh=False, measure_host=False, **kwargs
+    ):
         (job / "train.py").write_text(script)
         capture = tmp_path / f"{uuid.uuid4().hex}.gpucast"
         command = command or [sys.executable, "train.py", *arguments]
         known = open_batch.job_options(options) is not None and {**_environment(), **(environment or {})} == open_batch.environment
         if keep and known and not fresh and not kwargs:
-            return open_batch.gpucast(job, command, *options, capture=capture, timeout=timeout)
+            keys = {"measure_host": True} if measure_host else {}  # a run of its own with -o does so unasked
+            return open_batch.gpucast(job, command, *options, capture=capture, timeout=timeout, **keys)
         env = {**os.environ, **(environment or {})}
         env.pop("PYTEST_CURRENT_TEST", None)
         words = [gpucast_bin, "run", "--format", "json", *options, *(["-o", str(capture)] if keep else []), "--", *command]

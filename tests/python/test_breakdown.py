@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import subprocess
+import sys
 
 import pytest
 from conftest import ROOT
@@ -57,15 +58,31 @@ class Breakdown:
         return path.read_text()
 
 
-@pytest.fixture(params=["gpt", "gpt_checkpoint", "several"])
-def broken_down(request, gpucast, gpucast_bin):
-    script, arguments = {
-        "gpt": (GPT, GPT_ARGUMENTS),
-        "gpt_checkpoint": (GPT, (*GPT_ARGUMENTS, "--checkpoint", "--accumulate", "2")),
-        "several": (SEVERAL, ()),
-    }[request.param]
-    run = gpucast(script, "--gpu", "rtx3060", arguments=arguments)
-    assert run.code == 0, run.err
+@pytest.fixture(scope="module")
+def ran(open_batch, tmp_path_factory):
+    """The run of a script, made once."""
+    done = {}
+
+    def of(name):
+        if name not in done:
+            script, arguments = {
+                "gpt": (GPT, GPT_ARGUMENTS),
+                "gpt_checkpoint": (GPT, (*GPT_ARGUMENTS, "--checkpoint", "--accumulate", "2")),
+                "several": (SEVERAL, ()),
+            }[name]
+            folder = tmp_path_factory.mktemp(name)
+            (folder / "train.py").write_text(script)
+            command = [sys.executable, "train.py", *arguments]
+            done[name] = open_batch.gpucast(folder, command, "--gpu", "rtx3060", capture=folder / "train.gpucast")
+            assert done[name].code == 0, done[name].err
+        return done[name]
+
+    return of
+
+
+@pytest.fixture(scope="module", params=["gpt", "gpt_checkpoint", "several"])
+def broken_down(request, ran, gpucast_bin):
+    run = ran(request.param)
     return run.report, Breakdown(gpucast_bin, run.capture_path)
 
 
@@ -123,8 +140,8 @@ def test_csv_says_what_json_says(broken_down, tmp_path):
                 assert int(line["peak_bytes"]) == row["peak"]["categories"].get(category, {"bytes": 0})["bytes"]
 
 
-def test_a_tree_of_twelve_layers_reads_well(gpucast, gpucast_bin):
-    run = gpucast(GPT, "--gpu", "rtx3060", arguments=GPT_ARGUMENTS)
+def test_a_tree_of_twelve_layers_reads_well(ran, gpucast_bin):
+    run = ran("gpt")
     text = Breakdown(gpucast_bin, run.capture_path).print()
     assert all(len(line) <= 100 for line in text.splitlines())
     tree = text[text.index("By module") :]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import Capture, train_script
+from conftest import LAUNCH_RANKS, Capture, train_script
 
 # Prints its own counters after each step, so that the last line is from the end.
 COUNTERS = """
@@ -51,8 +51,6 @@ for step in range(3):
 """
 ).replace("SAY", COUNTERS)
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
-
 
 def analyzed(gpucast_bin, path):
     done = subprocess.run([gpucast_bin, "analyze", str(path), "--format", "json"], capture_output=True, text=True)
@@ -66,7 +64,8 @@ def reserved_by_step(report):
 
 @pytest.mark.once
 def test_each_rank_has_a_device_and_the_worst_is_judged(gpucast, gpucast_bin):
-    done = gpucast(DDP, "--gpu", "a100-80", command=TORCHRUN)
+    (gpucast.job / "launch.py").write_text(LAUNCH_RANKS)
+    done = gpucast(DDP, "--gpu", "a100-80", command=[sys.executable, "launch.py", "2", "torch._dynamo", "train.py"])
     assert done.code == 0, done.err
     lines = done.report["ranks"]
     assert [(line["rank"], line["device"]) for line in lines] == [(0, 0), (1, 1)]
@@ -105,8 +104,9 @@ def test_one_process_with_two_devices(gpucast, gpucast_bin):
 @pytest.mark.once
 def test_data_parallel(gpucast):
     script = train_script().replace('.to("cuda")\noptimizer', '.to("cuda")\nmodel = nn.DataParallel(model)\noptimizer')
+    script = "import os\nos.environ['CUBLAS_WORKSPACE_CONFIG'] = ':16:1'\n" + script
     # A replica's thread may start before the last one's has given its cuBLAS handle back: then there is one workspace more. A small one.
-    done = gpucast(script, "--gpus", "2", environment={"CUBLAS_WORKSPACE_CONFIG": ":16:1"})
+    done = gpucast(script, "--gpus", "2")
     assert done.code == 0, done.err
     assert [line["device"] for line in done.report["ranks"]] == [0, 1]
     # The gradients are added up on device 0.

@@ -36,8 +36,11 @@ def binary(gpucast_bin, monkeypatch):
     monkeypatch.setenv("GPUCAST_BIN", gpucast_bin)
 
 
-@pytest.fixture
-def pytorch(binary):
+@pytest.fixture(scope="module")
+def pytorch(gpucast_bin):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUCAST_BIN", gpucast_bin)
+        one = compare.PyTorch(sys.executable)
     one = compare.PyTorch(sys.executable)
     yield one
     one.close()

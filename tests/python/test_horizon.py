@@ -4,6 +4,7 @@ import re
 import sys
 
 import pytest
+from conftest import LAUNCH_RANKS
 
 # 20 batches an epoch, then an evaluation with larger batches than training.
 EPOCHS = """
@@ -126,7 +127,8 @@ for step in range(100):
     optimizer.zero_grad()
     WAITS
 """
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    (gpucast.job / "launch.py").write_text(LAUNCH_RANKS)
+    command = [sys.executable, "launch.py", "2", "torch._dynamo", "train.py"]
     run = gpucast(script.replace("WAITS", waits), "--steps", "auto", command=command)
     other = type(run.capture)(run.capture_path.with_suffix(".rank1.gpucast"))
     assert run.report["steps"] == run.capture.one("end")["optimizer_steps"] == other.one("end")["optimizer_steps"]

@@ -43,10 +43,10 @@ def test_a_script_that_compiles_nothing_does_not_import_the_compiler(gpucast):
     "use",
     [
         "torch._dynamo.config.suppress_errors = False",
-        "import torch._dynamo.config",
+        pytest.param("import torch._dynamo.config", marks=pytest.mark.slow),
         "from torch._dynamo import optimize",
-        "import torch._dynamo as compiler; compiler.graph_break()",
-        "torch._dynamo.something = 1",
+        pytest.param("import torch._dynamo as compiler; compiler.graph_break()", marks=pytest.mark.slow),
+        pytest.param("torch._dynamo.something = 1", marks=pytest.mark.slow),
         pytest.param("torch.compile(lambda x: x + 1)(weight.detach())", marks=pytest.mark.slow),
     ],
 )

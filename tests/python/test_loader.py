@@ -38,15 +38,27 @@ for x, y in {loader}:
 """
 
 
-def capture_of(gpucast_bin, folder, setup="", loader="DataLoader(Sleeps(), batch_size=4)", measure=True, name="train"):
+SLEEPING = "DataLoader(Sleeps(), batch_size=4)"
+
+
+def capture_of(gpucast_bin, folder, setup="", loader=SLEEPING, name="train"):
     (folder / f"{name}.py").write_text(SCRIPT.format(setup=setup, loader=loader))
     output = folder / f"{name}.gpucast"
-    words = [gpucast_bin, "run", "--gpu", "a100-80", "--force", "-o", output, *(["--measure-loader"] if measure else [])]
+    words = [gpucast_bin, "run", "--gpu", "a100-80", "--force", "-o", output, "--measure-loader"]
     environment = {**os.environ, "GPUCAST_LOADER_S": "1.6"}
     done = subprocess.run(
         [*map(str, words), "--", sys.executable, f"{name}.py"], cwd=folder, capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
+    return output
+
+
+def plain_capture_of(open_batch, folder, setup="", loader=SLEEPING):
+    """Without --measure-loader."""
+    (folder / "train.py").write_text(SCRIPT.format(setup=setup, loader=loader))
+    output = folder / "train.gpucast"
+    done = open_batch.gpucast(folder, [sys.executable, "train.py"], "--gpu", "a100-80", "--force", capture=output, measure_host=True)
+    assert done.code == 0, done.err
     return output
 
 
@@ -72,8 +84,8 @@ def sleeping(gpucast_bin, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def plain(gpucast_bin, tmp_path_factory):
-    return capture_of(gpucast_bin, tmp_path_factory.mktemp("plain"), measure=False)
+def plain(open_batch, tmp_path_factory):
+    return plain_capture_of(open_batch, tmp_path_factory.mktemp("plain"))
 
 
 SLEEPS_NS = 4 * 10e6  # of a batch, at least
@@ -149,7 +161,7 @@ def test_a_disk_is_added_to_what_memory_gave(gpucast_bin, tmp_path):
     ("setup", "loader", "said"),
     [
         ("", "DataLoader(Stream(), batch_size=4)", ""),
-        ("", "DataLoader(Stream(), batch_size=4, num_workers=1)", ""),
+        pytest.param("", "DataLoader(Stream(), batch_size=4, num_workers=1)", "", marks=pytest.mark.slow),
         (
             "from torch.utils.data import BatchSampler, RandomSampler\nd = Sleeps()",
             "DataLoader(d, batch_sampler=BatchSampler(RandomSampler(d), 4, True))",
@@ -161,11 +173,12 @@ def test_a_disk_is_added_to_what_memory_gave(gpucast_bin, tmp_path):
             "DataLoader(Raises(), batch_size=4)",
             "raised ValueError: a bad file",
         ),
-        (
+        pytest.param(
             "class Locks(Sleeps):\n    lock = threading.Lock()\n    taken = 0\n    def __getitem__(self, i):\n        Locks.taken += 1\n"
             "        if Locks.taken == 13:\n            self.lock.acquire()\n        with self.lock:\n            return super().__getitem__(i)\n",
             "DataLoader(Locks(), batch_size=4)",
             "ended after",
+            marks=pytest.mark.slow,
         ),
         (
             "import ctypes, os\nclass Crashes(Sleeps):\n    own = os.getpid()\n    def __getitem__(self, i):\n"
@@ -244,7 +257,7 @@ def test_bad_options(gpucast_bin, sleeping):
 
 
 @pytest.mark.once
-def test_hooks_in_a_batch_are_not_taken_off_the_step(gpucast_bin, tmp_path):
+def test_hooks_in_a_batch_are_not_taken_off_the_step(open_batch, tmp_path):
     """Without workers a dataset's modules run in the training process, and our hooks with them. The time of the whole batch is known."""
     setup = """
 class Modules(Sleeps):
@@ -252,7 +265,7 @@ class Modules(Sleeps):
     def __getitem__(self, index):
         return Modules.many(torch.zeros(64)), index % 10
 """
-    capture = capture_of(gpucast_bin, tmp_path, setup, "DataLoader(Modules(), batch_size=4)", measure=False)
+    capture = plain_capture_of(open_batch, tmp_path, setup, "DataLoader(Modules(), batch_size=4)")
     hooks_us = record_of(capture, "operators")["hooks_us"]  # a step, their time until its end, the next step ...
     steps = dict(zip(hooks_us[::2], hooks_us[1::2], strict=True))
     batches_us = [wall_us for _, wall_us, *_ in record_of(capture)["next"]]

@@ -120,7 +120,7 @@ def test_nothing_of_a_step_that_was_not_whole(gpucast):
 
 @pytest.mark.once
 def test_a_step_that_is_very_long_is_given_up(gpucast):
-    run = gpucast(script(), environment={"GPUCAST_OBSERVE_S": "0"})
+    run = gpucast("import os\nos.environ['GPUCAST_OBSERVE_S'] = '0'\n" + script())
     assert run.code == 0
     assert not run.capture.all("operators")
     assert run.report["warnings"] == []

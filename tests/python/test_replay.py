@@ -87,7 +87,7 @@ def test_event_case(case, gpucast_bin, tmp_path):
 
 @pytest.mark.parametrize("alloc_conf", ["", "expandable_segments:True", "max_split_size_mb:64,roundup_power2_divisions:4"])
 def test_a_capture_replays_to_its_own_segments(gpucast, replay, tmp_path, alloc_conf):
-    run = gpucast(train_script(), environment={"PYTORCH_CUDA_ALLOC_CONF": alloc_conf})
+    run = gpucast(train_script(), environment={"PYTORCH_CUDA_ALLOC_CONF": alloc_conf} if alloc_conf else {})
     assert run.code == 0, run.err
     (capture,) = tmp_path.glob("*.gpucast")
     done = replay(capture, "--format", "json", "--alloc-conf", alloc_conf)

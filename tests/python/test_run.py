@@ -779,7 +779,6 @@ def test_forked_child_leaves_the_capture_alone(gpucast):
     assert len(done.capture.marks("step")) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.once
 def test_torchrun(gpucast, gpucast_bin):
     done = gpucast(train_script(), command=[sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "train.py"])

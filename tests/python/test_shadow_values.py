@@ -360,7 +360,7 @@ def together(open_batch, tmp_path_factory):
     """One run of several scripts."""
     folder = tmp_path_factory.mktemp("together")
     (folder / "train.py").write_text(LARGE_EXPERTS + SWITCH.replace("tokens=%d", "kept=%d") + SPEECH + CROPS)
-    run = open_batch.gpucast(folder, [sys.executable, "train.py"], "--steps", "until-end", capture=folder / "train.gpucast")
+    run = open_batch.gpucast(folder, [sys.executable, "train.py"], "--until-end", capture=folder / "train.gpucast")
     assert run.code == 0 and run.report["steps"] == 2 + 2 + 3 + 3, run.err
     return run
 

@@ -321,12 +321,12 @@ for step in range(4):
 
 
 @pytest.mark.once
-def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, tmp_path):
+def test_streams_events_and_the_host_wait_for_each_other(gpucast_bin, open_batch, tmp_path):
     (tmp_path / "train.py").write_text(ORDER)
     modes = ("plain", "beside", "wait", "copy", "pageable", "prefetch", "item", "graph")
-    jobs = [{"name": mode, "command": [sys.executable, "train.py", mode], "gpu": "a100-80", "output": f"{mode}.gpucast"} for mode in modes]
-    text = "".join(json.dumps(job) + "\n" for job in jobs)
-    subprocess.run([gpucast_bin, "batch", "-"], input=text, text=True, cwd=tmp_path, check=True, capture_output=True)
+    for mode in modes:
+        done = open_batch.gpucast(tmp_path, [sys.executable, "train.py", mode], "--gpu", "a100-80", capture=tmp_path / f"{mode}.gpucast")
+        assert done.code == 0, done.err
     found = {mode: report(gpucast_bin, tmp_path / f"{mode}.gpucast", "--cpu-speed", 1000) for mode in modes}
     step = {mode: one["step"]["expected_ns"] for mode, one in found.items()}
 

@@ -47,7 +47,7 @@ def test_their_times_are_the_only_trace(gpucast, tmp_path):
     ],
 )
 def test_whatever_the_script_does_the_capture_is_whole(gpucast, tmp_path, after):
-    run = gpucast(SCRIPT.format(steps=100, after=after), fresh=True)
+    run = gpucast(SCRIPT.format(steps=100, after=after), measure_host=True)
     assert run.code == 0, run.err
     assert "ValueError" not in run.err
     end = run.capture.one("end")
@@ -58,7 +58,7 @@ def test_whatever_the_script_does_the_capture_is_whole(gpucast, tmp_path, after)
 
 @pytest.mark.once
 def test_a_script_that_hangs_ends(gpucast):
-    run = gpucast(SCRIPT.format(steps=100, after="__import__('time').sleep(1000)"), timeout=60, fresh=True)
+    run = gpucast(SCRIPT.format(steps=100, after="__import__('time').sleep(1000)"), timeout=60, measure_host=True)
     assert run.code == 0, run.err
     assert run.capture.one("end")["reason"] == "steps"
 
@@ -80,7 +80,7 @@ for x in DataLoader(Works(), batch_size=2):
     model(x.cuda()).sum().backward()
     optimizer.step()
 """
-    times = gpucast(script, fresh=True).capture.one("unobserved_steps")
+    times = gpucast(script, measure_host=True).capture.one("unobserved_steps")
     assert times["least_ns"] < 5e6 and min(times["cpu_ns"]) < 5e6, "a batch takes 10 ms and more"
 
 
@@ -91,9 +91,9 @@ def test_values_are_not_followed_in_them(gpucast):
         "    optimizer.step()\n",
         "    if bool((torch.arange(4, device='cuda') < 9).all()):\n        model(torch.zeros(8, 64, device='cuda')).sum().backward()\n    optimizer.step()\n",
     )
-    run = gpucast(script.format(steps=100, after="pass"), "--values", "on", fresh=True)
+    run = gpucast(script.format(steps=100, after="pass"), "--values", "on")
     assert run.code == 0, run.err
     steps = run.capture.one("unobserved_steps")
-    plain = gpucast(SCRIPT.format(steps=100, after="pass"), fresh=True).capture.one("unobserved_steps")
+    plain = gpucast(SCRIPT.format(steps=100, after="pass"), measure_host=True).capture.one("unobserved_steps")
     assert len(steps["cpu_ns"]) >= 3
     assert abs(steps["pieces"] - plain["pieces"]) <= 16 < plain["pieces"]

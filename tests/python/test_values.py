@@ -92,7 +92,7 @@ def test_generate_ends_at_its_length(gpucast):
     assert run.report["steps"] == 3 and sum("length limit" in one for one in warnings(run)) == 1
 
 
-@pytest.mark.parametrize("values", ["off", "on"])
+@pytest.mark.parametrize("values", [pytest.param("off", marks=pytest.mark.slow), "on"])
 def test_traced_module(gpucast, values):
     """torch.jit.trace runs the module twice and compares the graphs: nothing of ours may be in them. Sizes are tensors then."""
     run = gpucast(
@@ -135,7 +135,7 @@ print(torch.allclose(y, z), fails(torch.zeros(1).any()), fails(False))
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("words", [["--warp"], ["--values", "on"], ["--values", "off"], []])
+@pytest.mark.parametrize("words", [["--warp"], ["--values", "on"], pytest.param(["--values", "off"], marks=pytest.mark.slow), []])
 def test_asserts_of_values_on_the_card_hold(gpucast_bin, tmp_path, words):
     script = tmp_path / "check.py"
     script.write_text(ASSERTS)

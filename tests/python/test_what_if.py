@@ -53,7 +53,14 @@ def test_a_capture_replays_to_its_own_recording(capture, gpucast_bin):
     assert replays(gpucast_bin, path)[0]["matches_recorded"] is True
 
 
-@pytest.mark.parametrize("alloc_conf", ["expandable_segments:True", "max_split_size_mb:64", "roundup_power2_divisions:4"])
+@pytest.mark.parametrize(
+    "alloc_conf",
+    [
+        "expandable_segments:True",
+        pytest.param("max_split_size_mb:64", marks=pytest.mark.slow),
+        pytest.param("roundup_power2_divisions:4", marks=pytest.mark.slow),
+    ],
+)
 def test_other_settings_are_as_a_run_with_them(capture, gpucast_bin, alloc_conf):
     path, _ = capture
     really = run_with(gpucast_bin, alloc_conf, RESNET, "--gpu", "rtx3060")

@@ -158,7 +158,14 @@ class OpenBatch:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory):
+def threads_sleep():
+    """OpenMP's threads, while they wait for each other. Spinning, they take the cores of other tests: three quarters of all time where scripts
+    compute much on the host."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(threads_sleep, tmp_path_factory):
     """What gpucast keeps for the user is not touched."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     return Path(os.environ["XDG_CACHE_HOME"])

@@ -29,7 +29,7 @@ def advise(gpucast_bin, tmp_path_factory):
     return run
 
 
-def test_fastest_that_fits_and_the_front(advise, gpucast_bin):
+def test_fastest_that_fits_and_the_front(advise, open_batch):
     done, advice = advise("--gpu", "rtx3060", "--seconds", "0", "--runs", "12", "--format", "json")
     assert done.returncode == 0, done.stderr
     points = advice["points"]
@@ -50,8 +50,10 @@ def test_fastest_that_fits_and_the_front(advise, gpucast_bin):
     why = {entry["what"]: entry["why"] for entry in advice["left_out"]}
     assert why["bf16"] == "it changes the mathematics; to try it: --allow bf16"
 
-    again = [gpucast_bin, "run", "--format", "json", *shlex.split(best["run"])[2:]]
-    report = json.loads(subprocess.run(again, cwd=advise.folder, capture_output=True, text=True, timeout=240).stdout)
+    words = shlex.split(best["run"])
+    end = words.index("--")
+    assert words[:2] == ["gpucast", "run"]
+    report = open_batch.gpucast(advise.folder, words[end + 1 :], *words[2:end]).report
     assert report["peak"]["reserved_bytes"] == best["peak_reserved_bytes"]
     assert report["device"]["expected_bytes"] == best["device_expected_bytes"]
 

@@ -261,7 +261,8 @@ OPENMP = "'OMP_WAIT_POLICY=PASSIVE' in open('/proc/self/environ').read(), 'OMP_W
 
 
 @pytest.mark.once
-def test_failures_have_their_reasons(batch, tmp_path, leaves_nothing):
+def test_failures_have_their_reasons(batch, tmp_path, leaves_nothing, monkeypatch):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     (tmp_path / "train.py").write_text(train_script())
 
     def code(text, **more):

@@ -326,7 +326,7 @@ for i in range(3):
 }
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [pytest.param(model, marks=pytest.mark.slow) if model == "resnet" else model for model in MODELS])
 def test_allocator_history_is_the_same_without_us(gpucast, model):
     hooked = gpucast('MODE = "hooked"\n' + BARE + MODELS[model], "--steps", "100")
     assert hooked.code == 0, hooked.err

@@ -146,6 +146,6 @@ def test_flash_attention_on_ampere_only(cases):
 
 
 def test_amp_needs_dtype(cases, gpucast_bin):
-    done = subprocess.run([gpucast_bin, "analyze", str(cases.trace("mlp")), "--amp"], capture_output=True, text=True, check=False)
+    done = subprocess.run([gpucast_bin, "analyze", str(cases.trace("transformer")), "--amp"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--dtype" in done.stderr

@@ -184,7 +184,7 @@ def test_pipelining(ranks):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("end", ["raise ValueError('no')", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize("end", [pytest.param("raise ValueError('no')", marks=pytest.mark.slow), "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_a_rank_that_ends_early_hangs_nobody(ranks, end):
     done = ranks(
         f"""

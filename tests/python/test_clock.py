@@ -15,7 +15,7 @@ from eval.clock import sweep
 
 TRAIN = """
 import json, os, sys, time, torch
-model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096, device="cuda") for _ in range(4)])
+model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(4)]).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x = torch.zeros(4096, 4096, device="cuda")
 def step():
@@ -607,7 +607,7 @@ import os, sys, time, torch, torch.distributed as dist
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl")
 rank = dist.get_rank()
-model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096, device="cuda") for _ in range(2 + 4 * rank)])
+model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(2 + 4 * rank)]).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x, shared = torch.zeros(4096, 4096, device="cuda"), torch.zeros(32 << 20, device="cuda")
 for i in range(8):

@@ -31,6 +31,8 @@ std::string differences(const KernelCounts& counted, const slow::Counts& expecte
   check("bytes written", counted.unique_store_bytes, expected.unique_store_bytes);
   check("bytes read by blocks", counted.block_load_bytes, expected.block_load_bytes);
   check("bytes written by blocks", counted.block_store_bytes, expected.block_store_bytes);
+  check("sectors touched", counted.touched_bytes, expected.touched_bytes);
+  check("sectors touched by blocks", counted.block_touched_bytes, expected.block_touched_bytes);
   if (!counted.limit.empty()) out += "limit: " + counted.limit + "\n";
   for (const std::string& name : counted.not_understood) out += "not understood: " + name + "\n";
   if (counted.assumed_values) out += "assumed values\n";

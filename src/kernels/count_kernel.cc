@@ -102,7 +102,7 @@ std::vector<uint32_t> sample_warps(uint32_t warps, bool all) {
   return out;
 }
 
-constexpr std::array<double KernelCounts::*, 22> kSums = {&KernelCounts::tile_bytes,
+constexpr std::array<double KernelCounts::*, 23> kSums = {&KernelCounts::tile_bytes,
                                                           &KernelCounts::gathered_sectors,
                                                           &KernelCounts::atomic_passes,
                                                           &KernelCounts::block_atomic_bytes,
@@ -113,6 +113,7 @@ constexpr std::array<double KernelCounts::*, 22> kSums = {&KernelCounts::tile_by
                                                           &KernelCounts::async_store_bytes,
                                                           &KernelCounts::block_load_bytes,
                                                           &KernelCounts::block_store_bytes,
+                                                          &KernelCounts::block_touched_bytes,
                                                           &KernelCounts::shared_wavefronts,
                                                           &KernelCounts::fp32,
                                                           &KernelCounts::fp16,
@@ -133,6 +134,7 @@ void add_longest(const WarpChain& chain, WarpChain* out) {
 struct BlockCounts {
   KernelCounts counts;
   ByteSet loads, stores, atomics;
+  ByteSet touched;  // by loads and stores, in whole sectors
   bool warps_are_alike = true;
   bool ends_tell_bytes = true;  // from the first and the last warp follow the bytes of all
 };
@@ -169,6 +171,16 @@ void add_warp(const WarpCounts& warp, double weight, KernelCounts* out) {
   out->loads_in_flight = std::max(out->loads_in_flight, warp.in_flight);
   out->assumed_values = out->assumed_values || warp.assumed;
   add_longest(warp.chain, &out->longest);
+}
+
+// The sectors that these bytes are in.
+ByteSet whole_sectors(const std::vector<ByteSet>& sets) {
+  constexpr uint64_t kSector = 32;
+  std::vector<ByteRange> out;
+  for (const ByteSet& set : sets)
+    for (const ByteRange& range : set.ranges)
+      out.push_back({range.begin / kSector * kSector, (range.end + kSector - 1) / kSector * kSector});
+  return union_of(std::move(out));
 }
 
 // Bytes of the warps of one block: what they share is common to all, the rest is each warp's own.
@@ -248,7 +260,7 @@ class LaunchCounter {
       all_ = warps_ <= kAllWarps;
     }
     double done = 0;
-    std::vector<ByteSet> loads, stores, atomics;
+    std::vector<ByteSet> loads, stores, atomics, touched;
     for (const SampledBlock& sample : samples) {
       if (steps_ > kMostStepsOfLaunch) {
         out_.limit = "a launch's most steps";
@@ -260,12 +272,14 @@ class LaunchCounter {
       loads.push_back(std::move(block.loads));
       stores.push_back(std::move(block.stores));
       atomics.push_back(std::move(block.atomics));
+      touched.push_back(std::move(block.touched));
       done += sample.weight;
     }
     if (done > 0 && done < out_.blocks) scale(out_.blocks / done);
     for (const auto part : kChainParts) out_.mean.*part /= std::max(done, 1.0);
     out_.unique_load_bytes = launch_bytes(loads, out_.block_load_bytes, all_, launch_.parameters);
     out_.unique_store_bytes = launch_bytes(stores, out_.block_store_bytes, all_, launch_.parameters);
+    out_.touched_bytes = launch_bytes(touched, out_.block_touched_bytes, all_, launch_.parameters);
     out_.atomic_bytes = launch_bytes(atomics, out_.block_atomic_bytes, all_, launch_.parameters);
     const auto written = std::ranges::count(kernel_.instructions, Work::memory, &Instruction::work);
     if (written > 0) out_.memory_repeats = out_.memory / (out_.warps * static_cast<double>(written));
@@ -296,7 +310,7 @@ class LaunchCounter {
   BlockCounts run_warps(const std::array<uint32_t, 3>& at, const std::vector<uint32_t>& warps) {
     BlockCounts out;
     KernelCounts first;
-    std::vector<ByteSet> loads, stores, atomics;
+    std::vector<ByteSet> loads, stores, atomics, touched;
     run_team(at);
     const std::vector<SharedLoads> loads_of_warps = shared_loads(at);
     for (const uint32_t w : warps) {
@@ -312,11 +326,14 @@ class LaunchCounter {
       loads.push_back(union_of(std::move(counts.loads)));
       stores.push_back(union_of(std::move(counts.stores)));
       atomics.push_back(union_of(std::move(counts.atomics)));
+      touched.push_back(whole_sectors({loads.back(), stores.back()}));
       if (counts.cut_off) break;
     }
     out.loads = union_of(loads);
     out.stores = union_of(stores);
     out.atomics = union_of(atomics);
+    out.touched = union_of(touched);
+    out.counts.block_touched_bytes = block_bytes(touched, out.touched, warps_);
     out.counts.block_atomic_bytes = block_bytes(atomics, out.atomics, warps_);
     out.counts.block_load_bytes = block_bytes(loads, out.loads, warps_);
     out.counts.block_store_bytes = block_bytes(stores, out.stores, warps_);

@@ -26,6 +26,8 @@ void set_counted(const KernelCounts& counts, const KernelLaunch& launch, const M
   work.atomic_bytes = counts.atomic_bytes;
   work.rows_of_blocks = static_cast<double>(launch.grid[1]) * launch.grid[2];
   work.block_bytes = counts.block_load_bytes + counts.block_store_bytes;
+  work.block_touched_bytes = counts.block_touched_bytes;
+  work.touched_bytes = counts.touched_bytes;
   work.block_spilled_bytes = static_cast<double>(code.local_bytes) * work.block_threads;
   work.spills = std::max(1.0, counts.memory_repeats);
   out->bytes_read = whole(counts.unique_load_bytes);

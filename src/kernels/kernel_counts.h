@@ -36,6 +36,7 @@ struct KernelCounts : LaunchCounts {
   double unique_load_bytes = 0, unique_store_bytes = 0;  // each byte of device memory once
   double block_load_bytes = 0, block_store_bytes = 0;    // each byte once for each block, summed over the blocks
   double block_atomic_bytes = 0, atomic_bytes = 0;       // the same of atomics, for each block and for the launch
+  double block_touched_bytes = 0, touched_bytes = 0;     // of loads and stores: whole sectors, each once for each block, and for the launch
   double flops = 0;                                      // arithmetic outside matrix instructions, of active threads; fma is 2
   double barriers = 0;
   double memory_repeats = 0;   // how often a warp runs each of its instructions for memory, on average

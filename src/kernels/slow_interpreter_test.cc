@@ -24,6 +24,13 @@ class Bytes {
   void add(const Bytes& other) {
     for (const auto& [page, bits] : other.pages_) pages_[page] |= bits;
   }
+  Bytes whole_sectors() const {
+    Bytes out;
+    for (const auto& [page, bits] : pages_)
+      for (uint64_t byte = 0; byte < 1024; ++byte)
+        if (bits[byte]) out.add((page * 1024 + byte) / 32 * 32, 32);
+    return out;
+  }
   double count() const {
     size_t out = 0;
     for (const auto& [page, bits] : pages_) out += bits.count();
@@ -100,11 +107,16 @@ class Runner {
           out_.block_store_bytes += stores.count();
           loads_.add(loads);
           stores_.add(stores);
+          loads.add(stores);
+          const Bytes touched = loads.whole_sectors();
+          out_.block_touched_bytes += touched.count();
+          touched_.add(touched);
         }
       }
     }
     out_.unique_load_bytes = loads_.count();
     out_.unique_store_bytes = stores_.count();
+    out_.touched_bytes = touched_.count();
     return out_;
   }
 
@@ -380,7 +392,7 @@ class Runner {
   const KnownValue& known_;
   std::array<uint32_t, 3> block_ = {};
   Counts out_;
-  Bytes loads_, stores_;
+  Bytes loads_, stores_, touched_;
   std::array<char, 16384> shared_ = {};
   Warp* warp_ = nullptr;  // that runs
 };

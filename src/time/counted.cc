@@ -34,20 +34,22 @@ Spilled spilled(const CountedWork& work, double resident, double at_once, const 
   return out;
 }
 
-// Device memory moves each byte once, and again what a block reads a second time when the blocks at work have replaced it in L2. Tiles are
-// taken to come from L2.
+// Device memory moves each sector once, and again what a block reads a second time when the blocks at work have replaced it in L2. Sectors
+// that a block uses only in part are used by its neighbours at about the same time, unless no block uses the rest. Tiles are taken to come
+// from L2.
 double memory_ns(const CountedWork& work, double resident, double at_once, const CardRates& card) {
   const CountedConstants& c = card.counted;
   const double requested = work.sectors * kSectorBytes + work.async_bytes;
-  const double again = std::max(0.0, requested - work.tile_bytes - work.block_bytes);
+  const double touched = std::max(work.touched_bytes, work.unique_bytes), of_blocks = std::max(work.block_touched_bytes, work.block_bytes);
+  const double shared_by = touched > 0 && work.block_bytes > 0 ? of_blocks / work.block_bytes * work.unique_bytes / touched : 1;
+  const double again = std::max(0.0, requested - work.tile_bytes - of_blocks) / std::max(1.0, shared_by);
   const double in_use = work.blocks > 0 ? std::min(at_once * work.block_load_bytes / work.blocks, work.unique_load_bytes) : 0;
   // Blocks that read the same bytes read them at about the same time, so these bytes are in L2. Rows that are read by their numbers come in
   // any order: a row that comes again is in L2 if all rows are.
   const double gathered = work.gathered_sectors * kSectorBytes, rows = std::min(gathered, work.unique_load_bytes);
   const double rows_again = (gathered - rows) * beyond_l2(rows / work.rows_of_blocks, card);
   const Spilled spills = spilled(work, resident, at_once, card);
-  const double dram_bytes =
-      work.unique_bytes * beyond_l2(work.unique_bytes, card) + again * beyond_l2(in_use, card) + rows_again + spills.dram_bytes;
+  const double dram_bytes = touched * beyond_l2(touched, card) + again * beyond_l2(in_use, card) + rows_again + spills.dram_bytes;
   const double lines = std::max(1.0, work.atomic_bytes / kLineBytes);
   const double atomic_ns =
       1e9 / card.clock_hz *

@@ -47,6 +47,29 @@ TEST(Counted, BytesThatABlockReadsAgainCostOnlyBeyondL2) {
   EXPECT_NEAR(read_twice(1 << 20), 1.5, 0.1);
 }
 
+// Each block reads one column of a matrix of 16-bit numbers: 2 bytes of each sector.
+TEST(Counted, SectorsThatNeighboursUseAreMovedOnce) {
+  const auto column = [](double touched_share) {
+    Operation out = copy_of(1 << 30);
+    out.counted.blocks = 4096;
+    out.counted.block_touched_bytes = 16 * out.counted.block_bytes;
+    out.counted.touched_bytes = touched_share * out.counted.unique_bytes;
+    out.counted.sectors = 2 * out.counted.block_touched_bytes / 32;  // each column is read twice
+    return out.counted;
+  };
+  const auto ns = [&](const CountedWork& work) {
+    Operation out = copy_of(1 << 30);
+    out.counted = work;
+    return counted_ns(out) / counted_ns(copy_of(1 << 30));
+  };
+  // All columns: the second time moves them once more. L2 answers 32 times as many bytes, which takes longer.
+  const CardRates& card = counted_card();
+  const double l2_ns = 1e9 * (32 * 2.0 * (1 << 30)) / card.counted.l2_shared_bytes_per_cycle / (card.multiprocessors * card.clock_hz);
+  EXPECT_NEAR(ns(column(1)) * counted_ns(copy_of(1 << 30)), l2_ns, 0.1 * l2_ns);
+  // Every sixteenth column of a larger matrix: whole sectors are moved, twice.
+  EXPECT_NEAR(ns(column(16)), 32, 3);
+}
+
 // Each row of a table of 4 rows is read by its number, 64 times. Where the table is in L2, its rows are read once.
 TEST(Counted, RowsThatAreReadByTheirNumbersAreInL2IfTheTableIs) {
   const auto gather = [](double table_bytes, double rows_of_blocks) {

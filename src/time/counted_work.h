@@ -42,6 +42,7 @@ struct CountedWork : LaunchCounts {  // no blocks: the work was not counted
   double unique_bytes = 0;                             // each byte once: loads, and stores once more
   double block_bytes = 0;                              // each byte once for each block
   double unique_load_bytes = 0, block_load_bytes = 0;  // of these: loads
+  double touched_bytes = 0, block_touched_bytes = 0;   // the same of loads and stores together, in whole sectors
   double atomic_bytes = 0;                             // each byte once
   double block_spilled_bytes = 0;                      // of one block: registers that did not fit
   double spills = 1;                                   // how often a block writes and reads them

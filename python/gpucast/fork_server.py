@@ -22,7 +22,6 @@ import gc
 import os
 import sys
 
-
 _is_finished = False  # the script's last line has run
 
 

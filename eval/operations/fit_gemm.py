@@ -20,7 +20,6 @@ import numpy
 from eval import ROOT
 from eval.operations import gemm_model
 from eval.operations import rows as measured
-from eval.operations.fit import MODEL_ALONE, merge
 from eval.operations.fit import family as card_family
 from eval.tables import error, sizes
 
@@ -258,7 +257,6 @@ def fit_without(found_rows, out, evaluations):
             capability = measured.GPUS[left_out]["compute_capability"]
             path = out / f"without-{left_out}.json"
             file = json.loads(path.read_text()) if path.exists() else {"schema_version": 1, "cards": {left_out: None}}
-            merge(file, {"operations": MODEL_ALONE["operations"]})  # corrections are of the card's own rows
             layer = file.setdefault("architectures", {}).setdefault(capability, {})
             layer.setdefault("gemm", {}).update(groups(found, 1.0, precisions, source))
             fractions = {f"{p}_fraction": middle for p in precisions if p not in ("fp8", "int8")}

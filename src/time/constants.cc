@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <unordered_set>
@@ -156,6 +157,14 @@ Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.i
   // A built-in layer with "measured": false was copied from a related card, so the card counts as unmeasured, too.
   is_measured = is_measured && measured->value("measured", true);
   has_card_layer_ = !removed && (own != nullptr || is_measured);
+  if (file_json.empty()) return;
+  const Constants unchanged(gpu, "");
+  changes_products_ = std::any_of(numbers_.begin(), numbers_.end(), [&](const auto& number) {
+    const auto& [name, value] = number;
+    const bool is_rate = name.starts_with("rates.") && name.find("_low") == std::string::npos && name.find("_high") == std::string::npos;
+    if (!is_rate && !name.starts_with("gemm.") && !name.starts_with("attention.")) return false;
+    return name != "rates.correction_share" && unchanged.numbers_.at(name) != value;
+  });
 }
 
 double Constants::rate(std::string_view name) const {

@@ -21,11 +21,13 @@ class Constants {
   double rate(std::string_view name) const;
   double of_operation(OperationKind kind, Precision precision, std::string_view name) const;
   bool has_card_layer() const { return has_card_layer_; }
+  // The file gives the card other rates, or other constants of products or attention.
+  bool changes_products() const { return changes_products_; }
 
  private:
   std::unordered_map<std::string, double> numbers_;
   std::string card_;
-  bool has_card_layer_ = false;
+  bool has_card_layer_ = false, changes_products_ = false;
 };
 
 }  // namespace gpucast

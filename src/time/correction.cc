@@ -133,6 +133,24 @@ std::span<const Correction> corrections_of(const Gpu& gpu) {
   return at->second;
 }
 
+double shape_ideal_ns(const Operation& operation, double flop_per_s, double bytes_per_s) {
+  const auto whole = [](int64_t number) { return static_cast<double>(number); };
+  double flops = 0, elements = 0;
+  if (operation.kind == OperationKind::gemm) {
+    const double batch = whole(operation.gemm.batch), m = whole(operation.gemm.m), n = whole(operation.gemm.n), k = whole(operation.gemm.k);
+    flops = 2 * batch * m * n * k;
+    elements = batch * (m * k + k * n + m * n);
+  } else {
+    const AttentionShape& shape = operation.attention;
+    const double rows = whole(shape.batch) * whole(shape.queries) * whole(shape.head_dim);
+    double seen = whole(shape.keys) / (shape.causal ? 2 : 1);
+    if (shape.window > 0) seen = std::min(seen, whole(shape.window));
+    flops = 4 * rows * whole(shape.heads) * seen;
+    elements = 2 * rows * (whole(shape.heads) + whole(shape.kv_heads));
+  }
+  return 1e9 * std::max(flops / flop_per_s, elements * operation.element_bytes / bytes_per_s);
+}
+
 Corrected corrected(std::span<const Correction> corrections, const Operation& operation, double expected_ns, double ideal_ns) {
   for (const Correction& correction : corrections) {
     if (!is_of(correction, operation) || !(ideal_ns > 0)) continue;

@@ -44,7 +44,10 @@ struct Corrected {
   double factor = 1;
   const Correction* by = nullptr;  // nullptr: no correction is for this operation
 };
-// `expected_ns`, `ideal_ns`: of the model, without corrections.
+// The time of a product's or an attention's FLOPs and bytes at these rates, from its sizes alone.
+double shape_ideal_ns(const Operation& operation, double flop_per_s, double bytes_per_s);
+
+// `expected_ns`: of the model, without corrections. `ideal_ns`: shape_ideal_ns().
 Corrected corrected(std::span<const Correction> corrections, const Operation& operation, double expected_ns, double ideal_ns);
 
 }  // namespace gpucast

@@ -126,9 +126,30 @@ TEST(Correction, AFileCanLeaveThemOut) {
   const CardRates with = card_rates(gpu), without = card_rates(gpu, alone);
   const Duration corrected_one = operation_duration(operation, with), model = operation_duration(operation, without);
   const Corrected found = corrected(with.corrections, operation, model.expected_ns, model.ideal_ns);
+  EXPECT_DOUBLE_EQ(model.ideal_ns, shape_ideal_ns(operation, with.peak_flop_per_s[Precision::bf16], with.peak_bytes_per_s));
   ASSERT_NE(found.by, nullptr);
   EXPECT_NEAR(corrected_one.expected_ns / model.expected_ns, found.factor, 1e-4);
   EXPECT_NEAR(corrected_one.high_ns / corrected_one.expected_ns, found.by->interval.high, 1e-9);
+}
+
+// Trees are fitted to what the built-in constants leave.
+TEST(Correction, NotWithOtherConstantsOfProducts) {
+  const auto corrections = [](const std::string& layer) {
+    return card_rates(find_gpu("h200"), R"({"schema_version": 1, "cards": {"h200": )" + layer + "}}").corrections.size();
+  };
+  EXPECT_EQ(corrections(R"({"rates": {"source": "a test", "bf16_fraction": 0.7}})"), 0U);
+  EXPECT_EQ(corrections(R"({"gemm": {"bf16": {"source": "a test", "tile_cycles": 70}}})"), 0U);
+  EXPECT_EQ(corrections(R"({"convolution": {"fp16": {"source": "a test", "forward_overlap": 0.5}}})"),
+            corrections_of(find_gpu("h200")).size());
+}
+
+// A line of `time --operations` may give other FLOPs and bytes than those of its sizes.
+TEST(Correction, DependsOnTheSizesAlone) {
+  Operation one = linear(4096, 1024, 4096), other = one;
+  other.flops *= 2;
+  other.bytes_read *= 3;
+  const CardRates card = card_rates(find_gpu("h200"));
+  EXPECT_DOUBLE_EQ(operation_duration(one, card).expected_ns, operation_duration(other, card).expected_ns);
 }
 
 }  // namespace

@@ -223,7 +223,7 @@ CardRates card_rates(const Gpu& gpu, const std::string& constants_json) {
   read_row_constants(constants, &card);
   read_convolution_constants(constants, &card);
   read_counted_constants(constants, &card);
-  card.corrections = corrections_of(gpu);
+  if (!constants.changes_products()) card.corrections = corrections_of(gpu);
   card.correction_share = constants.rate("correction_share");
   if (find_capability_rules(gpu.compute_major, gpu.compute_minor) != nullptr) card.occupancy = occupancy_card(gpu);
   return card;
@@ -259,7 +259,10 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
   Duration duration;
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
   duration.ideal_ns = 1e9 * std::max(operation.flops / card.peak_flop_per_s[operation.precision], bytes / card.peak_bytes_per_s);
-  const Corrected correction = counted ? Corrected{} : corrected(card.corrections, operation, estimate.ns, duration.ideal_ns);
+  const Corrected correction = counted
+                                   ? Corrected{}
+                                   : corrected(card.corrections, operation, estimate.ns,
+                                               shape_ideal_ns(operation, card.peak_flop_per_s[operation.precision], card.peak_bytes_per_s));
   estimate.ns *= std::pow(correction.factor, card.correction_share);
   duration.expected_ns = estimate.ns;
   duration.bound = estimate.bound;

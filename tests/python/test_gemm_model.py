@@ -10,6 +10,7 @@ import pytest
 
 from eval.operations import gemm_model
 from eval.operations import rows as measured
+from eval.operations.fit import MODEL_ALONE
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -55,7 +56,17 @@ def test_both_say_the_same(card, precision, gpucast_bin, tmp_path):
         batch, m, n, k, b_transposed = product
         columns = measured.columns([measured.gemm_row(batch, m, n, k, 1.0, element, b_t=b_transposed)])
         (tmp_path / "operation.jsonl").write_text(measured.gemm_lines(columns, precision))
-        words = [str(gpucast_bin), "time", "--operations", str(tmp_path / "operation.jsonl"), "--gpu", card]
+        (tmp_path / "alone.json").write_text(json.dumps(MODEL_ALONE))
+        words = [
+            str(gpucast_bin),
+            "time",
+            "--operations",
+            str(tmp_path / "operation.jsonl"),
+            "--gpu",
+            card,
+            "--constants",
+            str(tmp_path / "alone.json"),
+        ]
         said = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)["expected_ns"]
         found = gemm_model.gemm_ns(columns, gpu, constants(gpu, precision), precision != "fp32", batch > 1)
         assert found[0] == pytest.approx(said, rel=1e-3), product

@@ -143,7 +143,7 @@ TEST(Correction, NotWithOtherConstantsOfProducts) {
             corrections_of(find_gpu("h200")).size());
 }
 
-// A line of `time --operations` may give other FLOPs and bytes than those of its sizes.
+// In a line of `time --operations`, FLOPs and bytes need not follow from the sizes.
 TEST(Correction, DependsOnTheSizesAlone) {
   Operation one = linear(4096, 1024, 4096), other = one;
   other.flops *= 2;

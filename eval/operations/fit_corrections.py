@@ -59,7 +59,7 @@ ENTRIES = [
         ("attention", f"{PREFILL}, {seen}", card, "bf16", HALF_PRECISIONS, False)
         for card in ("a100-80", "b200", "h200", "l40s")
         for seen in ("causal", "window")
-    ),  # fmt: skip
+    ),
 ]
 
 

@@ -25,6 +25,11 @@ def ask(gpucast, files, card, options):
     return json.loads(done.stdout)
 
 
+def server_speed(gpucast, file, card):
+    """The host of an A100's server, relative to this machine as it was during the capture: --cpu-speed."""
+    return ask(gpucast, [file], card, [])["server_speed"]
+
+
 def step_s(answer):
     """Of the job; of the captured rank alone where gpucast says nothing of the job."""
     return (answer.get("job") or answer)["step"]["expected_ns"] / 1e9

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from eval import jobs, tables
 from eval.ranks import judge
-from eval.ranks.ask import add_options, ask, options_of, step_s
+from eval.ranks.ask import add_options, ask, options_of, server_speed, step_s
 
 SCRIPT = Path(__file__).parent / "scripts" / "train_lambda.py"
 MODELS = ("resnet50", "ssd", "bert_base_squad", "bert_large_squad")
@@ -179,7 +179,7 @@ def predicted(args, row, gpus):
         return None
     options = options_of(args) if args.machine else ["--machine", row.machine, *options_of(args)]
     if not args.cpu_speed:
-        options += ["--cpu-speed", str(ask(args.gpucast, [file], row.card, [])["server_speed"])]
+        options += ["--cpu-speed", str(server_speed(args.gpucast, file, row.card))]
     answer = ask(args.gpucast, [file], row.card, options)
     if not answer.get("job"):
         return Times(step_s(answer))

@@ -12,7 +12,7 @@ from pathlib import Path
 from eval import jobs, tables
 from eval.data_sets import card_of, read_csv
 from eval.ranks import judge, megatron
-from eval.ranks.ask import add_options, ask, options_of, step_s
+from eval.ranks.ask import add_options, ask, options_of, server_speed, step_s
 from eval.ranks.sweeps import Row
 
 # Hidden size, heads and layers: scripts/asplos/data/DLmodel_configs there.
@@ -49,7 +49,7 @@ def predict(args, files, row):
     """With a server's host: this machine's may be busy during the capture."""
     options = options_of(args)
     if not args.cpu_speed:
-        speeds = [ask(args.gpucast, [file], row.card, [])["server_speed"] for file in files]
+        speeds = [server_speed(args.gpucast, file, row.card) for file in files]
         options += ["--cpu-speed", str(statistics.median(speeds))]
     return ask(args.gpucast, files, row.card, options)
 

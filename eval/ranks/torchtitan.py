@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from eval import ROOT, jobs, tables
-from eval.ranks.ask import ask, step_s
+from eval.ranks.ask import ask, server_speed, step_s
 
 LENGTH, RANKS = 8192, 8
 HBM2E = {"like": "h100-96", "name": "NVIDIA H100 96GB HBM2e", "bandwidth_bytes_per_s": 2.4e12, "sources": ["pytorch/torchtitan: benchmarks"]}  # fmt: skip
@@ -89,7 +89,7 @@ def main():
     def tokens_per_s(name, card):
         if (name, card) not in steps:
             file = capture(args, name)
-            speed = args.cpu_speed or str(ask(args.gpucast, [file], cards[card], [])["server_speed"])
+            speed = args.cpu_speed or str(server_speed(args.gpucast, file, cards[card]))
             steps[name, card] = step_s(ask(args.gpucast, [file], cards[card], ["--cpu-speed", speed]))
         return CAPTURES[name][0] * LENGTH / steps[name, card]
 

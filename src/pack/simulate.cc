@@ -337,18 +337,14 @@ std::vector<uint32_t> order_of_jobs(std::span<const Job> jobs, const Cluster& cl
   std::iota(out.begin(), out.end(), 0U);
   std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) { return jobs[a].arrival_ns < jobs[b].arrival_ns; });
   if (order == JobOrder::arrival) return out;
-  if (order == JobOrder::searched) {
-    std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) {
-      return std::pair(jobs[a].arrival_ns, turns[a]) < std::pair(jobs[b].arrival_ns, turns[b]);
-    });
-    return out;
-  }
-  std::vector<double> lengths_ns;
-  lengths_ns.reserve(jobs.size());
-  for (const Job& job : jobs) lengths_ns.push_back((order == JobOrder::longest_first ? -1 : 1) * length_ns(job, cluster));
-  std::stable_sort(out.begin(), out.end(), [&](uint32_t a, uint32_t b) {
-    return std::pair(jobs[a].arrival_ns, lengths_ns[a]) < std::pair(jobs[b].arrival_ns, lengths_ns[b]);
-  });
+  std::vector<double> keys;  // the least first
+  keys.reserve(jobs.size());
+  if (order == JobOrder::searched)
+    keys.assign(turns.begin(), turns.end());
+  else
+    for (const Job& job : jobs) keys.push_back((order == JobOrder::longest_first ? -1 : 1) * length_ns(job, cluster));
+  std::stable_sort(out.begin(), out.end(),
+                   [&](uint32_t a, uint32_t b) { return std::pair(jobs[a].arrival_ns, keys[a]) < std::pair(jobs[b].arrival_ns, keys[b]); });
   return out;
 }
 

@@ -163,7 +163,8 @@ Constants::Constants(const Gpu& gpu, const std::string& file_json) : card_(gpu.i
     const auto& [name, value] = number;
     const bool is_rate = name.starts_with("rates.") && name.find("_low") == std::string::npos && name.find("_high") == std::string::npos;
     if (!is_rate && !name.starts_with("gemm.") && !name.starts_with("attention.")) return false;
-    return name != "rates.correction_share" && unchanged.numbers_.at(name) != value;
+    const auto before = unchanged.numbers_.find(name);
+    return name != "rates.correction_share" && (before == unchanged.numbers_.end() || before->second != value);
   });
 }
 

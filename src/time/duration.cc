@@ -259,11 +259,11 @@ Duration operation_duration(const Operation& operation, const CardRates& card) {
   Duration duration;
   const double bytes = static_cast<double>(operation.bytes_read + operation.bytes_written);
   duration.ideal_ns = 1e9 * std::max(operation.flops / card.peak_flop_per_s[operation.precision], bytes / card.peak_bytes_per_s);
-  const Corrected correction = counted
-                                   ? Corrected{}
-                                   : corrected(card.corrections, operation, estimate.ns,
-                                               shape_ideal_ns(operation, card.peak_flop_per_s[operation.precision], card.peak_bytes_per_s));
-  estimate.ns *= std::pow(correction.factor, card.correction_share);
+  Corrected correction;
+  if (!counted && !card.corrections.empty() && (operation.kind == OperationKind::gemm || operation.kind == OperationKind::attention))
+    correction = corrected(card.corrections, operation, estimate.ns,
+                           shape_ideal_ns(operation, card.peak_flop_per_s[operation.precision], card.peak_bytes_per_s));
+  if (correction.by != nullptr) estimate.ns *= std::pow(correction.factor, card.correction_share);
   duration.expected_ns = estimate.ns;
   duration.bound = estimate.bound;
   const Interval interval = correction.by != nullptr                      ? correction.by->interval

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from eval.operations.fit import MODEL_ALONE
+
 pytestmark = pytest.mark.once
 
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "tools" / "calibrate.py"
@@ -44,8 +46,7 @@ def measured_like(command, id_, constants=None):
     precisions = [p for p in ("fp32", "tf32", "fp16", "bf16", "fp8") if p in card["peak_flop_per_s"]]
     planned = calibrate.plan(precisions, card["l2_bytes"], card["total_memory_bytes"] * 9 // 10)
     # Without corrections, as with any file that gives a card its rates.
-    file = {"schema_version": 1, "operations": {"rates": {"source": "planted", "correction_share": 1e-30}}}
-    file |= {"cards": {id_: calibrate.layer_of(constants, "planted")}} if constants else {}
+    file = {**MODEL_ALONE, **({"cards": {id_: calibrate.layer_of(constants, "planted")}} if constants else {})}
     times = command.expected_ns(id_, [operation for operation, _ in planned], file)
     return {
         "schema_version": 1,
